@@ -1,1 +1,33 @@
-//! placeholder
+//! RFC 6455 for both roles as pure state machines: bytes in, events and bytes out.
+//!
+//! No I/O, no clock, no randomness of its own and no unsafe code: what a connection does depends
+//! only on the bytes it is given and on the generator of masks it was made with. A caller
+//!
+//! 1. reads a head with [`RequestReader`] (server) or [`ResponseReader`] (client),
+//! 2. makes a [`Connection`] and gives it every further byte of the peer,
+//! 3. sends the bytes that the connection appends to the caller's buffer.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod close;
+mod connection;
+mod error;
+mod handshake;
+mod limits;
+mod opcode;
+
+// The public interface is:
+pub use close::CloseCode;
+pub use connection::{Connection, Event, MaskSource, Role, Step};
+pub use error::{ProtocolError, SendError};
+pub use handshake::{
+    BuildError, ClientKey, Headers, Request, RequestError, RequestReader, Response, ResponseError,
+    ResponseReader, UpgradeRequest, accept_key, accept_response, refusal,
+};
+pub use limits::Limits;
+pub use opcode::Opcode;

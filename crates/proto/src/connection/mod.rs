@@ -1,0 +1,130 @@
+//! One connection after its handshake, in either role.
+//!
+//! [`Connection`] has three kinds of methods: [`Connection::receive`] for what came from the peer,
+//! commands (`send`, `ping`, `close`, ...) from the application, and getters. The first two append
+//! bytes for the peer to the caller's `out`. A connection keeps no bytes of the peer but those of
+//! an unfinished frame or message, and nothing at all between messages.
+
+mod receive;
+mod send;
+
+use crate::close::CloseCode;
+use crate::error::ProtocolError;
+use crate::limits::Limits;
+use crate::opcode::Opcode;
+
+/// Gives the mask of each frame that a client sends: a new, unpredictable number at each call
+/// (RFC 6455, 5.3 and 10.3).
+pub type MaskSource = fn() -> u32;
+
+/// The end of a connection that this side is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Role {
+    /// Masks what it sends.
+    Client,
+    /// Never masks.
+    Server,
+}
+
+/// What [`Connection::receive`] did with its input.
+#[derive(Debug)]
+pub struct Step<'a> {
+    /// Bytes taken from the front of the input; the next call wants those after them.
+    pub taken: usize,
+    /// What happened, if those bytes ended a message or control frame.
+    pub event: Option<Event<'a>>,
+}
+
+/// Something the peer did.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Event<'a> {
+    /// A whole message; a text is valid UTF-8.
+    Message {
+        /// Text or binary.
+        opcode: Opcode,
+        /// The unmasked payload.
+        payload: &'a [u8],
+    },
+    /// A ping; its pong is already in `out`.
+    Ping(&'a [u8]),
+    /// A pong, asked for or not.
+    Pong(&'a [u8]),
+    /// The peer's close frame; if it came first, the answer is already in `out`. Nothing follows.
+    Close {
+        /// `None` for a close frame without a code (what RFC 6455, 7.1.5 calls 1005).
+        code: Option<CloseCode>,
+        /// The peer's reason, often empty.
+        reason: &'a str,
+    },
+    /// The peer broke the protocol; the close frame is already in `out`. Nothing follows.
+    Failed(ProtocolError),
+}
+
+/// The state of one connection after its handshake.
+#[derive(Debug)]
+pub struct Connection {
+    /// See [`Limits::message_bytes_max`].
+    message_bytes_max: usize,
+    /// `None` for a server, which never masks.
+    mask_source: Option<MaskSource>,
+    /// See [`Limits::frames_per_message_max`].
+    frames_per_message_max: u32,
+    /// A close frame was sent; nothing may be sent after it.
+    close_sent: bool,
+    /// The peer's close frame was received; its further bytes are ignored.
+    close_received: bool,
+    /// The peer broke the protocol; its further bytes are ignored.
+    failed: bool,
+}
+
+impl Connection {
+    /// The server's end of a connection.
+    pub fn server(limits: &Limits) -> Self {
+        Self::new(limits, None)
+    }
+
+    /// The client's end of a connection, which takes a new mask from `mask_source` for each frame.
+    pub fn client(limits: &Limits, mask_source: MaskSource) -> Self {
+        Self::new(limits, Some(mask_source))
+    }
+
+    fn new(limits: &Limits, mask_source: Option<MaskSource>) -> Self {
+        Self {
+            message_bytes_max: limits.message_bytes_max,
+            mask_source,
+            frames_per_message_max: limits.frames_per_message_max,
+            close_sent: false,
+            close_received: false,
+            failed: false,
+        }
+    }
+
+    /// The end of the connection that this is.
+    pub fn role(&self) -> Role {
+        match self.mask_source {
+            Some(_) => Role::Client,
+            None => Role::Server,
+        }
+    }
+
+    /// Whether the close handshake has begun, on either side, or the peer broke the protocol.
+    pub fn is_closing(&self) -> bool {
+        self.close_sent || self.close_received || self.failed
+    }
+
+    /// Whether a close frame was sent: nothing more can be.
+    pub fn close_sent(&self) -> bool {
+        self.close_sent
+    }
+
+    /// Whether the peer's close frame was received.
+    pub fn close_received(&self) -> bool {
+        self.close_received
+    }
+
+    /// Whether nothing more will be said in either direction: once `out` is sent, a server closes
+    /// the socket and a client waits for that (RFC 6455, 7.1.1).
+    pub fn is_closed(&self) -> bool {
+        self.failed || (self.close_sent && self.close_received)
+    }
+}

@@ -1,0 +1,13 @@
+//! The opening handshake (RFC 6455, 4): reading and building heads, keys and their answers.
+
+mod build;
+mod head;
+mod key;
+mod request;
+mod response;
+
+pub use build::{BuildError, UpgradeRequest, accept_response, refusal};
+pub use head::Headers;
+pub use key::{ClientKey, accept_key};
+pub use request::{Request, RequestError, RequestReader};
+pub use response::{Response, ResponseError, ResponseReader};
