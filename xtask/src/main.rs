@@ -1,2 +1,55 @@
-//! placeholder
-fn main() {}
+//! The chores of the workspace: `cargo xtask test | tidy | peers | acceptance`.
+//!
+//! Everything that a person or CI does to this repository beyond `cargo build` starts here, so that
+//! there is one place that knows how. It imports none of the product.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "chores talk to a terminal"
+)]
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+mod peers;
+mod place;
+mod step;
+mod test;
+mod tidy;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<ExitCode> {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments.as_slice() {
+        ["test"] => test::run(test::Extent::Full),
+        ["test", "--quick"] => test::run(test::Extent::Quick),
+        ["tidy"] => tidy::run(),
+        ["peers"] => peers::install(),
+        ["peers", "--list"] => peers::list(),
+        ["peers", "--check"] => peers::check(),
+        [] | ["help" | "--help" | "-h"] => {
+            print!("{USAGE}");
+            Ok(ExitCode::SUCCESS)
+        }
+        unknown => bail!("unknown command `{}`\n\n{USAGE}", unknown.join(" ")),
+    }
+}
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  test [--quick]           everything CI checks; --quick leaves out the foreign peers
+  tidy                     the rules of the house: arrows, sizes, words, manifests
+  peers [--list|--check]   install the foreign peers of the tests, or show or check them
+";

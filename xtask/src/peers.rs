@@ -1,0 +1,260 @@
+//! `cargo xtask peers`: the real peers that the tests talk to, pinned, into `target/peers`.
+//!
+//! Their definitions stand in `xtask/peers`. An install is done again only when a definition has
+//! changed or something is missing, so that calling it twice costs a second.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::place;
+
+/// Where the browser is; Debian's package puts it there.
+const CHROMIUM: &str = "/usr/bin/chromium";
+
+/// A peer with what the tests need it for.
+struct Peer {
+    name: &'static str,
+    source: &'static str,
+    purpose: &'static str,
+    version: fn(&Folder) -> Result<String>,
+}
+
+const PEERS: &[Peer] = &[
+    Peer {
+        name: "websockets",
+        source: "xtask/peers/requirements.txt",
+        purpose: "a client in Python",
+        version: |folder| {
+            let program = "import websockets.version; print(websockets.version.version)";
+            said(Command::new(folder.python()).args(["-c", program]))
+        },
+    },
+    Peer {
+        name: "ws",
+        source: "xtask/peers/package-lock.json",
+        purpose: "a server in JavaScript",
+        version: |folder| node_version(folder, "ws"),
+    },
+    Peer {
+        name: "playwright-core",
+        source: "xtask/peers/package-lock.json",
+        purpose: "drives the browser",
+        version: |folder| node_version(folder, "playwright-core"),
+    },
+    Peer {
+        name: "chromium",
+        source: "apt",
+        purpose: "a page as a client",
+        version: |_| said(Command::new(CHROMIUM).arg("--version")),
+    },
+];
+
+/// Installs what is missing.
+pub(crate) fn install() -> Result<ExitCode> {
+    let folder = Folder(place::target()?.join("peers"));
+    if folder.is_current() && problems(&folder).is_empty() {
+        println!("peers: all there in {}", folder.0.display());
+        return Ok(ExitCode::SUCCESS);
+    }
+    std::fs::create_dir_all(&folder.0)?;
+    python(&folder).context("Python's websockets")?;
+    node(&folder).context("ws and playwright-core")?;
+    if !Path::new(CHROMIUM).exists() {
+        apt(&["chromium"]).context("the browser")?;
+    }
+    folder.mark_current()?;
+    check()
+}
+
+/// Says what is there; fails when something is missing.
+pub(crate) fn check() -> Result<ExitCode> {
+    let folder = Folder(place::target()?.join("peers"));
+    for peer in PEERS {
+        let version = (peer.version)(&folder).unwrap_or_else(|_| "missing".into());
+        println!("{:16} {version}", peer.name);
+    }
+    let problems = problems(&folder);
+    if problems.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("missing: {}; run `cargo xtask peers`", problems.join(", "));
+    Ok(ExitCode::FAILURE)
+}
+
+/// Prints each peer, where its version is pinned, and what it is for.
+pub(crate) fn list() -> Result<ExitCode> {
+    for peer in PEERS {
+        println!("{:16} {:30} {}", peer.name, peer.source, peer.purpose);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Names of the peers that do not answer.
+fn problems(folder: &Folder) -> Vec<&'static str> {
+    PEERS
+        .iter()
+        .filter(|peer| (peer.version)(folder).is_err())
+        .map(|peer| peer.name)
+        .collect()
+}
+
+/// Where the peers are installed, and from which definitions.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn python(&self) -> PathBuf {
+        self.0.join("python/bin/python")
+    }
+
+    fn definitions() -> Result<String> {
+        let files = ["requirements.txt", "package.json", "package-lock.json"];
+        let texts: std::io::Result<Vec<String>> = files
+            .iter()
+            .map(|file| std::fs::read_to_string(definition(file)))
+            .collect();
+        Ok(texts.context("xtask/peers")?.concat())
+    }
+
+    /// Whether the last complete install was made from the definitions of today.
+    fn is_current(&self) -> bool {
+        let installed = std::fs::read_to_string(self.0.join("installed"));
+        matches!((installed, Self::definitions()), (Ok(was), Ok(is)) if was == is)
+    }
+
+    fn mark_current(&self) -> Result<()> {
+        Ok(std::fs::write(
+            self.0.join("installed"),
+            Self::definitions()?,
+        )?)
+    }
+}
+
+fn definition(file: &str) -> PathBuf {
+    place::root().join("xtask/peers").join(file)
+}
+
+fn python(folder: &Folder) -> Result<()> {
+    let environment = folder.0.join("python");
+    let make = || {
+        run(Command::new("python3")
+            .args(["-m", "venv", "--clear"])
+            .arg(&environment))
+    };
+    if make().is_err() {
+        // Debian splits venv from python3.
+        apt(&["python3", "python3-venv"])?;
+        make()?;
+    }
+    run(Command::new(folder.python())
+        .args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--requirement",
+        ])
+        .arg(definition("requirements.txt")))
+}
+
+fn node(folder: &Folder) -> Result<()> {
+    let modules = folder.0.join("node");
+    std::fs::create_dir_all(&modules)?;
+    for file in ["package.json", "package-lock.json"] {
+        std::fs::copy(definition(file), modules.join(file))?;
+    }
+    if said(Command::new("npm").arg("--version")).is_err() {
+        apt(&["nodejs", "npm"])?;
+    }
+    run(Command::new("npm")
+        .args([
+            "ci",
+            "--ignore-scripts",
+            "--no-audit",
+            "--no-fund",
+            "--loglevel=error",
+        ])
+        .current_dir(&modules))
+}
+
+fn node_version(folder: &Folder, package: &str) -> Result<String> {
+    let program = format!("console.log(require('{package}/package.json').version)");
+    said(
+        Command::new("node")
+            .args(["-e", &program])
+            .current_dir(folder.0.join("node")),
+    )
+}
+
+/// Installs Debian packages when we may, and says what to type when we may not.
+fn apt(packages: &[&str]) -> Result<()> {
+    let packages = packages.join(" ");
+    let hint = format!("run `sudo apt-get install {packages}`, then this again");
+    let root = said(Command::new("id").arg("-u"))? == "0";
+    if !root || !Path::new("/usr/bin/apt-get").exists() {
+        bail!("{packages} missing: {hint}");
+    }
+    let apt = |verb: &[&str]| {
+        run(Command::new("apt-get")
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .args(["--quiet", "--quiet", "--yes"])
+            .args(verb)
+            .stdout(Stdio::null()))
+    };
+    apt(&["update"])?;
+    let mut verb = vec!["install", "--no-install-recommends"];
+    verb.extend(packages.split(' '));
+    apt(&verb).context(hint)
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let status = command
+        .status()
+        .with_context(|| format!("cannot run {command:?}"))?;
+    ensure!(status.success(), "{command:?} ended with {status}");
+    Ok(())
+}
+
+/// What a command prints when it succeeds.
+fn said(command: &mut Command) -> Result<String> {
+    let output = command.stderr(Stdio::null()).output()?;
+    ensure!(
+        output.status.success(),
+        "{command:?} ended with {}",
+        output.status
+    );
+    Ok(String::from_utf8(output.stdout)?.trim().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_pinned() {
+        for line in std::fs::read_to_string(definition("requirements.txt"))
+            .unwrap()
+            .lines()
+        {
+            assert!(line.starts_with('#') || line.contains("=="), "{line}");
+        }
+        let manifest = std::fs::read_to_string(definition("package.json")).unwrap();
+        let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+        for (name, version) in manifest["dependencies"].as_object().unwrap() {
+            let version = version.as_str().unwrap();
+            assert!(
+                version.starts_with(|c: char| c.is_ascii_digit()),
+                "{name} {version}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_named() {
+        let folder = Folder("/nonexistent".into());
+        assert!(!folder.is_current());
+        assert!(problems(&folder).contains(&"websockets"));
+    }
+}
