@@ -1,0 +1,429 @@
+//! One cell: the measurements of one scenario. A load run is one cell, a bench has many.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::counts::{Bytes, Connects, Messages, Rate};
+use crate::environment::{Generator, Link, Server, Threshold};
+use crate::histogram::Histogram;
+use crate::interval::Interval;
+use crate::quantiles::Quantiles;
+use crate::verdict::{Assessment, Verdict};
+
+/// Everything measured for one set of parameters.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cell {
+    /// What tells this cell from its neighbours.
+    pub parameters: Parameters,
+    /// Whether its figures may be believed.
+    pub assessment: Assessment,
+    /// Thresholds the user set.
+    pub thresholds: Vec<Threshold>,
+    /// Why it ended before its time: a signal, a dead server; `None` when it ran to its end.
+    pub ended_early: Option<String>,
+    /// Message counters.
+    pub messages: Messages,
+    /// Errors by kind.
+    pub errors: BTreeMap<String, u64>,
+    /// Close codes received, by code (`1006` stands for no close frame at all).
+    pub closes: BTreeMap<String, u64>,
+    /// Latency histograms.
+    pub latency: Latencies,
+    /// Handshake histograms.
+    pub handshake: Handshake,
+    /// Connection counters.
+    pub connects: Connects,
+    /// Byte counters.
+    pub bytes: Bytes,
+    /// Rates over the sending phase.
+    pub rate: Rate,
+    /// The server, where it is local.
+    pub server: Option<Server>,
+    /// The generator's own use of the machine.
+    pub generator: Generator,
+    /// The link, `None` when nothing is known about it.
+    pub link: Option<Link>,
+    /// Every resolved parameter of the scenario, by its name on the command line.
+    pub scenario: BTreeMap<String, serde_json::Value>,
+    /// One entry a second.
+    pub intervals: Vec<Interval>,
+}
+
+/// What a sweep varies. `None` where the scenario has no such thing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Parameters {
+    /// Connections.
+    pub clients: u64,
+    /// Messages per batch.
+    pub batch: Option<u64>,
+    /// Milliseconds between batches.
+    pub wait_ms: Option<f64>,
+    /// Payload size in bytes.
+    #[serde(rename = "message_size")]
+    pub message_bytes: u64,
+    /// Batches per client.
+    pub batches: Option<u64>,
+    /// Replies expected per message.
+    pub replies: u64,
+    /// Total messages per second asked for.
+    pub rate_per_s: Option<f64>,
+    /// Most messages in flight per connection.
+    pub in_flight: Option<u64>,
+    /// Delay of the link per direction, milliseconds.
+    pub link_delay_ms: Option<f64>,
+}
+
+/// The latency histograms of a cell.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Latencies {
+    /// Intended send time to the last reply: what a user waits.
+    pub response: Histogram,
+    /// Written to the socket to the last reply: what the server and the link took.
+    pub service: Histogram,
+    /// Intended send time to written, less the wait for a slot: the generator's own delay.
+    pub send_lag: Histogram,
+    /// The part of a late send spent waiting for one of the `-p` slots.
+    pub slot_wait: Histogram,
+    /// Intended send time to the first reply.
+    pub first_reply: Histogram,
+    /// The round trip as seed 001 defines it: actual send to each reply, one sample a reply.
+    pub round_trip_seed: Histogram,
+    /// Sent to read by the server, by wall clocks.
+    pub one_way: OneWay,
+}
+
+/// One-way latency, or why there is none.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OneWay {
+    /// Both ends share a clock; one sample a message.
+    Measured {
+        /// The samples.
+        histogram: Histogram,
+        /// Resolution of the server's timestamps in microseconds: 1, or 1000 for `ms` servers.
+        resolution_us: u64,
+    },
+    /// Not measured.
+    Refused {
+        /// Why, in one sentence.
+        reason: String,
+    },
+}
+
+/// How long connections took to come up.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Handshake {
+    /// TCP connect.
+    pub tcp: Histogram,
+    /// TLS handshake; empty for ws://.
+    pub tls: Histogram,
+    /// HTTP upgrade.
+    pub upgrade: Histogram,
+    /// All of it.
+    pub total: Histogram,
+}
+
+impl OneWay {
+    /// The histogram, if there is one with samples.
+    pub fn histogram(&self) -> Option<&Histogram> {
+        match self {
+            Self::Measured { histogram, .. } if !histogram.is_empty() => Some(histogram),
+            Self::Measured { .. } | Self::Refused { .. } => None,
+        }
+    }
+
+    /// Why there is none, if it was refused.
+    pub fn refusal(&self) -> Option<&str> {
+        match self {
+            Self::Measured { .. } => None,
+            Self::Refused { reason } => Some(reason),
+        }
+    }
+
+    /// Resolution of the timestamps in microseconds, if measured.
+    pub fn resolution_us(&self) -> Option<u64> {
+        match self {
+            Self::Measured { resolution_us, .. } => Some(*resolution_us),
+            Self::Refused { .. } => None,
+        }
+    }
+}
+
+impl Default for OneWay {
+    fn default() -> Self {
+        Self::Refused {
+            reason: "the server's replies carry no timestamps".to_owned(),
+        }
+    }
+}
+
+impl Parameters {
+    /// A name for files and tables that holds every parameter: `c1000_b1_n20_w1000_s1024_r4`.
+    pub fn key(&self) -> String {
+        let mut key = format!("c{}", self.clients);
+        let mut part = |letter: &str, value: Option<f64>, unit: &str| {
+            if let Some(value) = value {
+                key.push_str(&format!("_{letter}{value}{unit}"));
+            }
+        };
+        let count = |value: u64| Some(value as f64);
+        part("b", self.batch.and_then(count), "");
+        part("n", self.batches.and_then(count), "");
+        part("w", self.wait_ms, "");
+        part("q", self.rate_per_s, "");
+        part("p", self.in_flight.and_then(count), "");
+        part("s", count(self.message_bytes), "");
+        part("r", count(self.replies), "");
+        part("l", self.link_delay_ms, "ms");
+        key
+    }
+}
+
+impl Serialize for Cell {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        CellOut::of(self).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Cell {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        CellIn::deserialize(deserializer).map(Self::from)
+    }
+}
+
+/// A cell as the file holds it; the figures are computed from the histograms on each write.
+#[derive(Serialize)]
+struct CellOut<'a> {
+    #[serde(flatten)]
+    parameters: &'a Parameters,
+    verdict: Verdict,
+    verdict_reasons: &'a [String],
+    thresholds: &'a [Threshold],
+    ended_early: &'a Option<String>,
+    messages: Messages,
+    errors: &'a BTreeMap<String, u64>,
+    closes: &'a BTreeMap<String, u64>,
+    latency: LatencyOut<'a>,
+    handshake: HandshakeOut,
+    connects: Connects,
+    bytes: Bytes,
+    rate: Rate,
+    server: &'a Option<Server>,
+    generator: &'a Generator,
+    link: &'a Option<Link>,
+    scenario: &'a BTreeMap<String, serde_json::Value>,
+    intervals: &'a [Interval],
+    histograms: HistogramsOut<'a>,
+}
+
+#[derive(Serialize)]
+struct LatencyOut<'a> {
+    response: Quantiles,
+    service: Quantiles,
+    send_lag: Quantiles,
+    slot_wait: Quantiles,
+    first_reply: Quantiles,
+    round_trip_seed: Quantiles,
+    one_way: Option<Quantiles>,
+    one_way_resolution_us: Option<u64>,
+    one_way_refused: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct HandshakeOut {
+    tcp: Quantiles,
+    tls: Quantiles,
+    upgrade: Quantiles,
+    total: Quantiles,
+}
+
+#[derive(Serialize)]
+struct HistogramsOut<'a> {
+    response: &'a Histogram,
+    service: &'a Histogram,
+    send_lag: &'a Histogram,
+    slot_wait: &'a Histogram,
+    first_reply: &'a Histogram,
+    round_trip_seed: &'a Histogram,
+    one_way: Option<&'a Histogram>,
+    handshake_tcp: &'a Histogram,
+    handshake_tls: &'a Histogram,
+    handshake_upgrade: &'a Histogram,
+    handshake_total: &'a Histogram,
+}
+
+impl<'a> CellOut<'a> {
+    fn of(cell: &'a Cell) -> Self {
+        Self {
+            parameters: &cell.parameters,
+            verdict: cell.assessment.verdict(),
+            verdict_reasons: cell.assessment.reasons(),
+            thresholds: &cell.thresholds,
+            ended_early: &cell.ended_early,
+            messages: cell.messages,
+            errors: &cell.errors,
+            closes: &cell.closes,
+            latency: LatencyOut::of(&cell.latency),
+            handshake: HandshakeOut::of(&cell.handshake),
+            connects: cell.connects,
+            bytes: cell.bytes,
+            rate: cell.rate,
+            server: &cell.server,
+            generator: &cell.generator,
+            link: &cell.link,
+            scenario: &cell.scenario,
+            intervals: &cell.intervals,
+            histograms: HistogramsOut::of(&cell.latency, &cell.handshake),
+        }
+    }
+}
+
+impl<'a> LatencyOut<'a> {
+    fn of(latency: &'a Latencies) -> Self {
+        Self {
+            response: Quantiles::of(&latency.response),
+            service: Quantiles::of(&latency.service),
+            send_lag: Quantiles::of(&latency.send_lag),
+            slot_wait: Quantiles::of(&latency.slot_wait),
+            first_reply: Quantiles::of(&latency.first_reply),
+            round_trip_seed: Quantiles::of(&latency.round_trip_seed),
+            one_way: latency.one_way.histogram().map(Quantiles::of),
+            one_way_resolution_us: latency.one_way.resolution_us(),
+            one_way_refused: latency.one_way.refusal(),
+        }
+    }
+}
+
+impl HandshakeOut {
+    fn of(handshake: &Handshake) -> Self {
+        Self {
+            tcp: Quantiles::of(&handshake.tcp),
+            tls: Quantiles::of(&handshake.tls),
+            upgrade: Quantiles::of(&handshake.upgrade),
+            total: Quantiles::of(&handshake.total),
+        }
+    }
+}
+
+impl<'a> HistogramsOut<'a> {
+    fn of(latency: &'a Latencies, handshake: &'a Handshake) -> Self {
+        Self {
+            response: &latency.response,
+            service: &latency.service,
+            send_lag: &latency.send_lag,
+            slot_wait: &latency.slot_wait,
+            first_reply: &latency.first_reply,
+            round_trip_seed: &latency.round_trip_seed,
+            one_way: latency.one_way.histogram(),
+            handshake_tcp: &handshake.tcp,
+            handshake_tls: &handshake.tls,
+            handshake_upgrade: &handshake.upgrade,
+            handshake_total: &handshake.total,
+        }
+    }
+}
+
+/// A cell as it is read: figures that the histograms give are ignored.
+#[derive(Deserialize)]
+struct CellIn {
+    #[serde(flatten)]
+    parameters: Parameters,
+    verdict: Verdict,
+    #[serde(default)]
+    verdict_reasons: Vec<String>,
+    #[serde(default)]
+    thresholds: Vec<Threshold>,
+    #[serde(default)]
+    ended_early: Option<String>,
+    messages: Messages,
+    #[serde(default)]
+    errors: BTreeMap<String, u64>,
+    #[serde(default)]
+    closes: BTreeMap<String, u64>,
+    latency: LatencyIn,
+    #[serde(default)]
+    connects: Connects,
+    #[serde(default)]
+    bytes: Bytes,
+    #[serde(default)]
+    rate: Rate,
+    #[serde(default)]
+    server: Option<Server>,
+    #[serde(default)]
+    generator: Generator,
+    #[serde(default)]
+    link: Option<Link>,
+    #[serde(default)]
+    scenario: BTreeMap<String, serde_json::Value>,
+    #[serde(default)]
+    intervals: Vec<Interval>,
+    histograms: HistogramsIn,
+}
+
+#[derive(Deserialize)]
+struct LatencyIn {
+    #[serde(default)]
+    one_way_resolution_us: Option<u64>,
+    #[serde(default)]
+    one_way_refused: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct HistogramsIn {
+    response: Histogram,
+    service: Histogram,
+    send_lag: Histogram,
+    slot_wait: Histogram,
+    first_reply: Histogram,
+    round_trip_seed: Histogram,
+    one_way: Option<Histogram>,
+    handshake_tcp: Histogram,
+    handshake_tls: Histogram,
+    handshake_upgrade: Histogram,
+    handshake_total: Histogram,
+}
+
+impl From<CellIn> for Cell {
+    fn from(file: CellIn) -> Self {
+        let one_way = match (file.latency.one_way_refused, file.histograms.one_way) {
+            (Some(reason), _) => OneWay::Refused { reason },
+            (None, histogram) => OneWay::Measured {
+                histogram: histogram.unwrap_or_default(),
+                resolution_us: file.latency.one_way_resolution_us.unwrap_or(1),
+            },
+        };
+        Self {
+            parameters: file.parameters,
+            assessment: Assessment::restored(file.verdict, file.verdict_reasons),
+            thresholds: file.thresholds,
+            ended_early: file.ended_early,
+            messages: file.messages,
+            errors: file.errors,
+            closes: file.closes,
+            latency: Latencies {
+                response: file.histograms.response,
+                service: file.histograms.service,
+                send_lag: file.histograms.send_lag,
+                slot_wait: file.histograms.slot_wait,
+                first_reply: file.histograms.first_reply,
+                round_trip_seed: file.histograms.round_trip_seed,
+                one_way,
+            },
+            handshake: Handshake {
+                tcp: file.histograms.handshake_tcp,
+                tls: file.histograms.handshake_tls,
+                upgrade: file.histograms.handshake_upgrade,
+                total: file.histograms.handshake_total,
+            },
+            connects: file.connects,
+            bytes: file.bytes,
+            rate: file.rate,
+            server: file.server,
+            generator: file.generator,
+            link: file.link,
+            scenario: file.scenario,
+            intervals: file.intervals,
+        }
+    }
+}

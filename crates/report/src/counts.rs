@@ -1,0 +1,69 @@
+//! The counters of a cell: messages, bytes, rates, connections.
+
+use serde::{Deserialize, Serialize};
+
+/// What became of the messages. A message expects `replies` replies; `received` counts replies,
+/// and `lost = sent x replies - distinct replies`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Messages {
+    /// Messages handed to a socket.
+    pub sent: u64,
+    /// Replies that arrived, duplicates included.
+    pub received: u64,
+    /// Replies that never arrived before the drain ended.
+    pub lost: u64,
+    /// Replies that arrived more often than expected.
+    pub duplicate: u64,
+    /// Replies that overtook an earlier one of the same connection.
+    pub reordered: u64,
+    /// Replies whose content is not what the server was sent.
+    pub corrupt: u64,
+    /// Messages due that could not be handed over at once because the socket or its queue was
+    /// full; they were sent later, and that wait is part of the response time.
+    pub backpressured: u64,
+    /// Messages that were due and never sent, because the run or the connection ended first.
+    pub unsent: u64,
+    /// Messages nobody asked for.
+    pub unexpected: u64,
+}
+
+/// Bytes on the wire above TCP: handshake and frame headers included, TLS records not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Bytes {
+    /// Bytes sent to the server.
+    pub sent: u64,
+    /// Bytes received from it.
+    pub received: u64,
+}
+
+/// Rates over the sending phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rate {
+    /// Messages per second the scenario asked for; `None` in a closed loop.
+    pub target_per_s: Option<f64>,
+    /// Messages per second sent.
+    pub sent_per_s: f64,
+    /// Replies per second received.
+    pub received_per_s: f64,
+    /// Length of the sending phase in seconds.
+    pub duration_s: f64,
+}
+
+/// The connections of a cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Connects {
+    /// Connections that completed their handshake.
+    pub ok: u64,
+    /// Connections given up.
+    pub failed: u64,
+    /// Attempts made again after a failure.
+    pub retried: u64,
+    /// Connections made again after they had been up.
+    pub reconnected: u64,
+    /// Milliseconds from the first attempt until every connection was up; `None` if never.
+    pub all_online_ms: Option<f64>,
+}

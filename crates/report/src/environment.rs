@@ -1,0 +1,125 @@
+//! Where a run took place: the machine, the link, the server and the generator.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The machine and the command a run came from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Environment {
+    /// CPU model as the kernel names it.
+    pub cpu_model: String,
+    /// Logical cores this process may use.
+    pub cores: u64,
+    /// Physical memory in bytes.
+    pub memory_bytes: u64,
+    /// Kernel release.
+    pub kernel: String,
+    /// Name of the operating system.
+    pub os: String,
+    /// Versions of what took part: `moonwire`, the server, ...
+    pub versions: BTreeMap<String, String>,
+    /// Soft limit of file descriptors during the run.
+    pub fd_limit: u64,
+    /// Kernel settings that shape results, by name.
+    pub sysctls: BTreeMap<String, String>,
+    /// The exact command line, one argument an element.
+    pub command_line: Vec<String>,
+    /// Seed of everything drawn at random.
+    pub seed: u64,
+    /// When the run started, RFC 3339.
+    pub started_at: String,
+    /// How long all of it took, seconds.
+    pub elapsed_s: f64,
+    /// Anything else worth keeping.
+    pub notes: BTreeMap<String, String>,
+}
+
+/// The link between generator and server, and what it added.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Link {
+    /// `none`, `netem`, `tun` or `stand-in`.
+    pub kind: String,
+    /// Delay asked for, per direction, milliseconds.
+    pub delay_ms: f64,
+    /// Jitter asked for, milliseconds.
+    pub jitter_ms: f64,
+    /// Loss asked for, 0 to 1.
+    pub loss: f64,
+    /// Rate asked for, bits per second; `None` is unlimited.
+    pub rate_bit_per_s: Option<f64>,
+    /// Minimum round trip of an empty exchange measured before the run, microseconds.
+    pub empty_rtt_min_us: Option<f64>,
+    /// Median round trip of an empty exchange measured before the run, microseconds.
+    pub empty_rtt_p50_us: Option<f64>,
+    /// Most packets (or, for the stand-in, bytes) a direction may hold.
+    pub queue_max: Option<u64>,
+    /// What `queue_max` counts: `packets` or `bytes`.
+    pub queue_unit: String,
+    /// Packets dropped because the queue was full.
+    pub drops: u64,
+    /// CPU the link itself used, seconds.
+    pub cpu_s: Option<f64>,
+    /// One sentence on what this kind of link is, when it is not a real one.
+    pub note: String,
+}
+
+/// The server under test, where it is local.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Server {
+    /// Name, and version if known.
+    pub name: String,
+    /// URLs it was reached at.
+    pub urls: Vec<String>,
+    /// CPU per message received by the server, user and system, nanoseconds.
+    pub cpu_ns_per_message: Option<f64>,
+    /// CPU used over the sending phase, seconds.
+    pub cpu_s: Option<f64>,
+    /// Resident memory at the end of the sending phase, bytes.
+    pub rss_bytes: Option<u64>,
+    /// Resident memory before the first connection, bytes.
+    pub rss_start_bytes: Option<u64>,
+    /// Largest resident memory seen, bytes.
+    pub rss_peak_bytes: Option<u64>,
+    /// Threads.
+    pub threads: Option<u64>,
+    /// Cores it was pinned to, as a list such as `1` or `2-3`; empty when not pinned.
+    pub cores: String,
+    /// Why it ended before the run did; `None` when it did not.
+    pub died: Option<String>,
+    /// Its own counters at the end.
+    pub counters: BTreeMap<String, f64>,
+}
+
+/// The generator's own use of the machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Generator {
+    /// Worker threads.
+    pub threads: u64,
+    /// CPU used over the sending phase, seconds.
+    pub cpu_s: Option<f64>,
+    /// Share of the cores available to it that it used, 0 to 1.
+    pub cpu_share: Option<f64>,
+    /// Share of time in which something waited for a CPU (pressure stall information), 0 to 1.
+    pub cpu_pressure: Option<f64>,
+    /// Cores it was pinned to; empty when not pinned.
+    pub cores: String,
+    /// Source addresses used.
+    pub source_addresses: u64,
+}
+
+/// A threshold the user set, and what came of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Threshold {
+    /// The expression as typed.
+    pub expression: String,
+    /// The value found, with its unit.
+    pub actual: String,
+    /// Whether it held.
+    pub passed: bool,
+}

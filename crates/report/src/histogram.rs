@@ -1,0 +1,240 @@
+//! Latency histograms: HdrHistogram, nanoseconds in, three significant digits, and beside the
+//! buckets the exact minimum, maximum and sum, which cost three words and no accuracy.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use serde::{Deserialize, Serialize, de, ser};
+
+/// A latency distribution in nanoseconds.
+///
+/// Values above [`Histogram::VALUE_NS_MAX`] are recorded in the last bucket; `max_ns` still gives
+/// them exactly. Recording never allocates, so that a worker may do it between two system calls.
+#[derive(Clone, Debug)]
+pub struct Histogram {
+    /// The buckets. Invariant: never resized after construction by recording.
+    buckets: hdrhistogram::Histogram<u64>,
+    /// Smallest value recorded; `u64::MAX` while empty.
+    min_ns: u64,
+    /// Largest value recorded; 0 while empty.
+    max_ns: u64,
+    /// Sum of all values recorded; a `u128` cannot overflow before the counts do.
+    sum_ns: u128,
+}
+
+/// One run of equal bucket values, as the plots walk them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// Smallest value that falls into the bucket, nanoseconds.
+    pub low_ns: u64,
+    /// Largest value that falls into the bucket, nanoseconds.
+    pub high_ns: u64,
+    /// Values recorded in it, never 0.
+    pub count: u64,
+}
+
+impl Histogram {
+    /// Two hours: longer than any latency a run can wait for.
+    pub const VALUE_NS_MAX: u64 = 7_200_000_000_000;
+
+    /// An empty histogram, all of its memory (about 270 KiB) taken at once.
+    pub fn new() -> Self {
+        let buckets =
+            hdrhistogram::Histogram::new_with_bounds(1, Self::VALUE_NS_MAX, SIGNIFICANT_DIGITS)
+                .expect("the bounds are constants that HdrHistogram accepts");
+        Self {
+            buckets,
+            min_ns: u64::MAX,
+            max_ns: 0,
+            sum_ns: 0,
+        }
+    }
+
+    /// Records one latency in nanoseconds.
+    pub fn record(&mut self, value_ns: u64) {
+        self.record_n(value_ns, 1);
+    }
+
+    /// Records the same latency `count` times.
+    pub fn record_n(&mut self, value_ns: u64, count: u64) {
+        if count == 0 {
+            return;
+        }
+        self.buckets
+            .saturating_record_n(value_ns.min(Self::VALUE_NS_MAX), count);
+        self.min_ns = self.min_ns.min(value_ns);
+        self.max_ns = self.max_ns.max(value_ns);
+        self.sum_ns += u128::from(value_ns) * u128::from(count);
+    }
+
+    /// Adds everything `other` holds.
+    pub fn merge(&mut self, other: &Self) {
+        self.buckets
+            .add(&other.buckets)
+            .expect("every histogram of a run has the same bounds");
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.sum_ns += other.sum_ns;
+    }
+
+    /// Forgets everything and keeps the memory, for the snapshot of the next second.
+    pub fn clear(&mut self) {
+        self.buckets.reset();
+        self.min_ns = u64::MAX;
+        self.max_ns = 0;
+        self.sum_ns = 0;
+    }
+
+    /// Number of values recorded.
+    pub fn count(&self) -> u64 {
+        self.buckets.len()
+    }
+
+    /// True while nothing was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.count() == 0
+    }
+
+    /// Exact smallest value, `None` while empty.
+    pub fn min_ns(&self) -> Option<u64> {
+        (!self.is_empty()).then_some(self.min_ns)
+    }
+
+    /// Exact largest value, `None` while empty.
+    pub fn max_ns(&self) -> Option<u64> {
+        (!self.is_empty()).then_some(self.max_ns)
+    }
+
+    /// Exact mean, `None` while empty.
+    pub fn mean_ns(&self) -> Option<f64> {
+        (!self.is_empty()).then(|| self.sum_ns as f64 / self.count() as f64)
+    }
+
+    /// Standard deviation, as exact as the buckets; `None` while empty.
+    pub fn stddev_ns(&self) -> Option<f64> {
+        (!self.is_empty()).then(|| self.buckets.stdev())
+    }
+
+    /// The value at quantile `quantile` (0 to 1): the smallest recorded value such that at least
+    /// that share of all values is not above it. Never outside the exact minimum and maximum.
+    pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {
+        let value = || {
+            self.buckets
+                .value_at_quantile(quantile)
+                .clamp(self.min_ns, self.max_ns)
+        };
+        (!self.is_empty()).then(value)
+    }
+
+    /// Share of the values that are at or below `value_ns`, 0 to 1; 1 while empty.
+    pub fn share_at_or_below(&self, value_ns: u64) -> f64 {
+        self.buckets.quantile_below(value_ns)
+    }
+
+    /// The number of values in buckets that lie wholly or partly above `value_ns`.
+    pub fn count_above(&self, value_ns: u64) -> u64 {
+        self.above_value(value_ns).map(|bucket| bucket.count).sum()
+    }
+
+    /// The buckets that hold something, from the smallest value up.
+    pub fn buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
+        self.buckets.iter_recorded().map(|step| {
+            let value = step.value_iterated_to();
+            Bucket {
+                low_ns: self.buckets.lowest_equivalent(value),
+                high_ns: self.buckets.highest_equivalent(value),
+                count: step.count_at_value(),
+            }
+        })
+    }
+
+    /// The buckets above the value at `quantile`: what a tail plot shows.
+    pub fn buckets_above(&self, quantile: f64) -> impl Iterator<Item = Bucket> + '_ {
+        self.above_value(self.quantile_ns(quantile).unwrap_or(0))
+    }
+
+    fn above_value(&self, value_ns: u64) -> impl Iterator<Item = Bucket> + '_ {
+        self.buckets()
+            .filter(move |bucket| bucket.low_ns > value_ns)
+    }
+
+    fn encode(&self) -> Option<Encoded> {
+        let mut bytes = Vec::new();
+        V2DeflateSerializer::new()
+            .serialize(&self.buckets, &mut bytes)
+            .ok()?;
+        Some(Encoded {
+            encoding: ENCODING.to_owned(),
+            min_ns: self.min_ns(),
+            max_ns: self.max_ns(),
+            mean_ns: self.mean_ns(),
+            base64: STANDARD.encode(bytes),
+        })
+    }
+
+    fn decode(encoded: &Encoded) -> Result<Self, String> {
+        if encoded.encoding != ENCODING {
+            return Err(format!(
+                "a histogram is encoded as {:?}, expected {ENCODING:?}",
+                encoded.encoding
+            ));
+        }
+        let bytes = STANDARD
+            .decode(&encoded.base64)
+            .map_err(|error| format!("a histogram is not base64: {error}"))?;
+        let stored: hdrhistogram::Histogram<u64> = Deserializer::new()
+            .deserialize(&mut bytes.as_slice())
+            .map_err(|error| format!("a histogram is not HdrHistogram V2: {error}"))?;
+        // Into buckets of our own bounds, so that any two histograms can be merged.
+        let mut histogram = Self::new();
+        for step in stored.iter_recorded() {
+            histogram.record_n(step.value_iterated_to(), step.count_at_value());
+        }
+        histogram.min_ns = encoded.min_ns.unwrap_or(histogram.min_ns);
+        histogram.max_ns = encoded.max_ns.unwrap_or(histogram.max_ns);
+        if let Some(mean_ns) = encoded.mean_ns {
+            histogram.sum_ns = (mean_ns * histogram.count() as f64).round() as u128;
+        }
+        Ok(histogram)
+    }
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PartialEq for Histogram {
+    fn eq(&self, other: &Self) -> bool {
+        self.min_ns == other.min_ns && self.max_ns == other.max_ns && self.buckets == other.buckets
+    }
+}
+
+impl Serialize for Histogram {
+    fn serialize<S: ser::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.encode()
+            .ok_or_else(|| ser::Error::custom("a histogram count does not fit the format"))?
+            .serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Histogram {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::decode(&Encoded::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}
+
+/// A histogram as the Run file holds it: other tools read the base64, the rest is exact.
+#[derive(Serialize, Deserialize)]
+struct Encoded {
+    encoding: String,
+    min_ns: Option<u64>,
+    max_ns: Option<u64>,
+    mean_ns: Option<f64>,
+    base64: String,
+}
+
+/// Three digits: every quantile is within 0.1 % of the value recorded.
+const SIGNIFICANT_DIGITS: u8 = 3;
+const ENCODING: &str = "hdr-v2-deflate";

@@ -1,0 +1,74 @@
+//! One second of a run: what the plots over time and the comparison of runs are made of.
+
+use serde::{Deserialize, Serialize};
+
+use crate::histogram::Histogram;
+use crate::quantiles::microseconds;
+
+/// What happened in one interval, normally a second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Interval {
+    /// Seconds from the start of the sending phase to the start of this interval.
+    pub start_s: f64,
+    /// Length in seconds.
+    pub length_s: f64,
+    /// Messages sent.
+    pub sent: u64,
+    /// Replies received.
+    pub received: u64,
+    /// Errors of any kind.
+    pub errors: u64,
+    /// Messages without all their replies at the end of the interval.
+    pub in_flight: u64,
+    /// Response times of messages completed in the interval; `None` if there were none.
+    pub response: Option<IntervalLatency>,
+    /// Service times, likewise.
+    pub service: Option<IntervalLatency>,
+    /// Send lags, likewise.
+    pub send_lag: Option<IntervalLatency>,
+    /// One-way latencies, likewise; `None` also where they were refused.
+    pub one_way: Option<IntervalLatency>,
+    /// CPU used by the server, 1.0 is one core; `None` if not sampled.
+    pub server_cpu: Option<f64>,
+    /// Resident memory of the server in bytes; `None` if not sampled.
+    pub server_rss_bytes: Option<u64>,
+    /// CPU used by the generator, 1.0 is one core; `None` if not sampled.
+    pub generator_cpu: Option<f64>,
+}
+
+/// The latencies of one interval in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct IntervalLatency {
+    /// Number of values.
+    pub count: u64,
+    /// Mean.
+    pub mean_us: f64,
+    /// Median.
+    pub p50_us: f64,
+    /// 90th percentile.
+    pub p90_us: f64,
+    /// 99th percentile.
+    pub p99_us: f64,
+    /// Maximum.
+    pub max_us: f64,
+}
+
+impl IntervalLatency {
+    /// The figures of a snapshot histogram, `None` if it is empty.
+    pub fn of(histogram: &Histogram) -> Option<Self> {
+        let quantile_us = |quantile| {
+            histogram
+                .quantile_ns(quantile)
+                .map(|ns| microseconds(ns as f64))
+        };
+        Some(Self {
+            count: histogram.count(),
+            mean_us: microseconds(histogram.mean_ns()?),
+            p50_us: quantile_us(0.5)?,
+            p90_us: quantile_us(0.9)?,
+            p99_us: quantile_us(0.99)?,
+            max_us: microseconds(histogram.max_ns()? as f64),
+        })
+    }
+}
