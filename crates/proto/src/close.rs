@@ -1,6 +1,10 @@
 //! Close codes and the payload of a close frame (RFC 6455, 5.5.1 and 7.4).
 
-use core::fmt;
+use alloc::vec::Vec;
+use core::{fmt, str};
+
+use crate::error::ProtocolError;
+use crate::frame::CONTROL_BYTES_MAX;
 
 /// A close code that may appear on the wire: 1000 to 1003, 1007 to 1014, 3000 to 4999.
 ///
@@ -52,5 +56,71 @@ impl CloseCode {
 impl fmt::Display for CloseCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// Reads the payload of a close frame: code and reason.
+pub(crate) fn decode(payload: &[u8]) -> Result<(Option<CloseCode>, &str), ProtocolError> {
+    if payload.is_empty() {
+        return Ok((None, ""));
+    }
+    let (&code, reason) = payload
+        .split_first_chunk()
+        .ok_or(ProtocolError::ClosePayloadTooShort)?;
+    let code = u16::from_be_bytes(code);
+    let code = CloseCode::new(code).ok_or(ProtocolError::CloseCodeInvalid(code))?;
+    let reason = str::from_utf8(reason).map_err(|_| ProtocolError::Utf8Invalid)?;
+    Ok((Some(code), reason))
+}
+
+/// The payload of a close frame; a reason that does not fit is cut at the end of a character.
+pub(crate) fn encode(code: CloseCode, reason: &str) -> Vec<u8> {
+    let code = code.as_u16().to_be_bytes();
+    let fitting = reason.floor_char_boundary(CONTROL_BYTES_MAX - code.len());
+    let reason = reason.get(..fitting).unwrap_or_default();
+    [&code, reason.as_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec;
+
+    use super::*;
+
+    #[test]
+    fn exactly_the_codes_of_section_7_4_are_valid() {
+        for code in 0..=u16::MAX {
+            let valid = matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999);
+            assert_eq!(
+                CloseCode::new(code).map(CloseCode::as_u16),
+                valid.then_some(code)
+            );
+            let payload = code.to_be_bytes();
+            let expected = match valid {
+                true => Ok((CloseCode::new(code), "")),
+                false => Err(ProtocolError::CloseCodeInvalid(code)),
+            };
+            assert_eq!(decode(&payload), expected);
+        }
+    }
+
+    #[test]
+    fn payloads_of_every_shape() {
+        assert_eq!(decode(b""), Ok((None, "")));
+        assert_eq!(decode(b"\x03"), Err(ProtocolError::ClosePayloadTooShort));
+        assert_eq!(decode(b"\x03\xe8bye"), Ok((Some(CloseCode::NORMAL), "bye")));
+        assert_eq!(decode(b"\x03\xe8\xff"), Err(ProtocolError::Utf8Invalid));
+        assert_eq!(decode(b"\x03\xe8\xce"), Err(ProtocolError::Utf8Invalid));
+    }
+
+    #[test]
+    fn a_long_reason_is_cut_between_characters() {
+        let payload = encode(CloseCode::GOING_AWAY, &"é".repeat(100));
+        assert_eq!(payload.len(), 124);
+        assert_eq!(
+            decode(&payload),
+            Ok((Some(CloseCode::GOING_AWAY), &*"é".repeat(61)))
+        );
+        assert_eq!(encode(CloseCode::NORMAL, ""), vec![0x03, 0xe8]);
     }
 }

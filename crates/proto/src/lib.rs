@@ -17,13 +17,16 @@ extern crate std;
 mod close;
 mod connection;
 mod error;
+mod frame;
 mod handshake;
 mod limits;
+mod mask;
+mod message;
 mod opcode;
 
 // The public interface is:
 pub use close::CloseCode;
-pub use connection::{Connection, Event, MaskSource, Role, Step};
+pub use connection::{Connection, Event, MaskSource, PONG_OUT_BYTES_MAX, Role, Step};
 pub use error::{ProtocolError, SendError};
 pub use handshake::{
     BuildError, ClientKey, Headers, Request, RequestError, RequestReader, Response, ResponseError,

@@ -8,10 +8,16 @@
 mod receive;
 mod send;
 
+use alloc::boxed::Box;
+
 use crate::close::CloseCode;
 use crate::error::ProtocolError;
+use crate::frame::HEADER_BYTES_MAX;
 use crate::limits::Limits;
+use crate::message::{Assembly, ControlAssembly};
 use crate::opcode::Opcode;
+
+pub use receive::PONG_OUT_BYTES_MAX;
 
 /// Gives the mask of each frame that a client sends: a new, unpredictable number at each call
 /// (RFC 6455, 5.3 and 10.3).
@@ -60,6 +66,13 @@ pub enum Event<'a> {
     Failed(ProtocolError),
 }
 
+/// The first bytes of a frame: `bytes[..length]` arrived.
+#[derive(Clone, Copy, Debug, Default)]
+struct PartialHeader {
+    bytes: [u8; HEADER_BYTES_MAX],
+    length: u8,
+}
+
 /// The state of one connection after its handshake.
 #[derive(Debug)]
 pub struct Connection {
@@ -67,8 +80,16 @@ pub struct Connection {
     message_bytes_max: usize,
     /// `None` for a server, which never masks.
     mask_source: Option<MaskSource>,
+    /// The message that is not complete, or that the last call completed: the next one frees it.
+    message: Option<Box<Assembly>>,
+    /// The control frame that is not complete, or that the last call completed.
+    control: Option<Box<ControlAssembly>>,
+    /// The payload of the latest ping, if its pong was put off.
+    pong_owed: Option<Box<[u8]>>,
     /// See [`Limits::frames_per_message_max`].
     frames_per_message_max: u32,
+    /// The header that is not complete, or that came without a byte of its payload.
+    header: PartialHeader,
     /// A close frame was sent; nothing may be sent after it.
     close_sent: bool,
     /// The peer's close frame was received; its further bytes are ignored.
@@ -92,7 +113,11 @@ impl Connection {
         Self {
             message_bytes_max: limits.message_bytes_max,
             mask_source,
+            message: None,
+            control: None,
+            pong_owed: None,
             frames_per_message_max: limits.frames_per_message_max,
+            header: PartialHeader::default(),
             close_sent: false,
             close_received: false,
             failed: false,

@@ -3,8 +3,9 @@
 use alloc::vec::Vec;
 
 use super::Connection;
-use crate::close::CloseCode;
+use crate::close::{self, CloseCode};
 use crate::error::SendError;
+use crate::frame::{self, CONTROL_BYTES_MAX, ControlKind, FrameKind};
 use crate::opcode::Opcode;
 
 impl Connection {
@@ -16,7 +17,8 @@ impl Connection {
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), SendError> {
-        let _ = (opcode, payload, out);
+        self.check_open()?;
+        self.send_frame(FrameKind::Data(opcode), true, payload, out);
         Ok(())
     }
 
@@ -29,20 +31,28 @@ impl Connection {
         fragment_bytes: usize,
         out: &mut Vec<u8>,
     ) -> Result<(), SendError> {
-        let _ = (opcode, payload, fragment_bytes, out);
+        self.check_open()?;
+        let mut kind = FrameKind::Data(opcode);
+        let mut rest = payload;
+        while let Some((part, after)) = rest.split_at_checked(fragment_bytes.max(1))
+            && !after.is_empty()
+        {
+            self.send_frame(kind, false, part, out);
+            kind = FrameKind::Continuation;
+            rest = after;
+        }
+        self.send_frame(kind, true, rest, out);
         Ok(())
     }
 
     /// Appends a ping with at most 125 bytes.
     pub fn ping(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), SendError> {
-        let _ = (payload, out);
-        Ok(())
+        self.send_heartbeat(ControlKind::Ping, payload, out)
     }
 
     /// Appends a pong that nobody asked for, with at most 125 bytes.
     pub fn pong(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), SendError> {
-        let _ = (payload, out);
-        Ok(())
+        self.send_heartbeat(ControlKind::Pong, payload, out)
     }
 
     /// Appends a close frame; nothing can be sent after it. A reason of more than 123 bytes is cut
@@ -53,7 +63,43 @@ impl Connection {
         reason: &str,
         out: &mut Vec<u8>,
     ) -> Result<(), SendError> {
-        let _ = (code, reason, out);
+        self.check_open()?;
+        self.send_control(ControlKind::Close, &close::encode(code, reason), out);
+        self.close_sent = true;
+        self.pong_owed = None;
         Ok(())
+    }
+
+    fn send_heartbeat(
+        &mut self,
+        kind: ControlKind,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), SendError> {
+        self.check_open()?;
+        if payload.len() > CONTROL_BYTES_MAX {
+            return Err(SendError::ControlTooLong);
+        }
+        self.send_control(kind, payload, out);
+        Ok(())
+    }
+
+    fn check_open(&self) -> Result<(), SendError> {
+        match self.close_sent {
+            true => Err(SendError::Closed),
+            false => Ok(()),
+        }
+    }
+
+    /// Appends a control frame with at most 125 bytes.
+    pub(super) fn send_control(&self, kind: ControlKind, payload: &[u8], out: &mut Vec<u8>) {
+        debug_assert!(payload.len() <= CONTROL_BYTES_MAX);
+        self.send_frame(FrameKind::Control(kind), true, payload, out);
+    }
+
+    fn send_frame(&self, kind: FrameKind, fin: bool, payload: &[u8], out: &mut Vec<u8>) {
+        // RFC 6455, 5.3: a new mask for each frame of a client.
+        let mask = self.mask_source.map(|source| source().to_ne_bytes());
+        frame::encode(kind, fin, mask, payload, out);
     }
 }

@@ -1,0 +1,278 @@
+//! What is kept of a message, or of a control frame, that did not arrive in one read.
+
+use alloc::vec::Vec;
+
+use crate::error::ProtocolError;
+use crate::frame::{CONTROL_BYTES_MAX, ControlKind, Header};
+use crate::mask;
+use crate::opcode::Opcode;
+
+/// A message of which something is still missing, or that was completed by the last call.
+#[derive(Debug)]
+pub(crate) struct Assembly {
+    opcode: Opcode,
+    /// The unmasked payload so far; its capacity grows with what arrived, never with what was
+    /// announced, and never beyond the limit of a message.
+    payload: Vec<u8>,
+    /// Of a text: `payload[..valid_bytes]` is valid UTF-8, and the at most 3 bytes after it are
+    /// the beginning of a character. Zero for binary.
+    valid_bytes: usize,
+    /// Frames of this message that began.
+    frames: u32,
+    /// Whether the current frame is the last one.
+    fin: bool,
+    /// The mask for the next byte of the current frame.
+    mask: Option<[u8; 4]>,
+    /// Bytes of the current frame that did not arrive yet.
+    missing_bytes: usize,
+}
+
+impl Assembly {
+    pub(crate) fn new(opcode: Opcode) -> Self {
+        Self {
+            opcode,
+            payload: Vec::new(),
+            valid_bytes: 0,
+            frames: 0,
+            fin: false,
+            mask: None,
+            missing_bytes: 0,
+        }
+    }
+
+    /// Begins the next frame; the one before it is complete.
+    pub(crate) fn begin_frame(&mut self, header: &Header) {
+        debug_assert!(self.missing_bytes == 0 && !self.fin);
+        self.frames += 1;
+        self.fin = header.fin;
+        self.mask = header.mask;
+        self.missing_bytes = header.payload_bytes;
+    }
+
+    /// Takes bytes of the current frame from the front of `input`; returns how many.
+    pub(crate) fn take(
+        &mut self,
+        input: &mut [u8],
+        message_bytes_max: usize,
+    ) -> Result<usize, ProtocolError> {
+        let taken = input.len().min(self.missing_bytes);
+        let part = input.get_mut(..taken).unwrap_or_default();
+        if let Some(mask) = self.mask {
+            mask::apply(mask, part);
+            self.mask = Some(mask::after(mask, taken));
+        }
+        self.reserve(taken, message_bytes_max);
+        self.payload.extend_from_slice(part);
+        self.missing_bytes -= taken;
+        if self.opcode == Opcode::Text {
+            self.check_text()?;
+        }
+        Ok(taken)
+    }
+
+    /// Makes room for `bytes` more by doubling, but not beyond what this message can still become.
+    fn reserve(&mut self, bytes: usize, message_bytes_max: usize) {
+        let length = self.payload.len();
+        if self.payload.capacity() - length >= bytes {
+            return;
+        }
+        let possible = if self.fin {
+            length + self.missing_bytes
+        } else {
+            message_bytes_max
+        };
+        let wanted = (2 * self.payload.capacity())
+            .min(possible)
+            .max(length + bytes);
+        self.payload.reserve_exact(wanted - length);
+    }
+
+    /// Fails as soon as the text cannot become valid any more (RFC 6455, 8.1).
+    fn check_text(&mut self) -> Result<(), ProtocolError> {
+        let unchecked = self.payload.get(self.valid_bytes..).unwrap_or_default();
+        match simdutf8::compat::from_utf8(unchecked) {
+            Ok(_) => self.valid_bytes = self.payload.len(),
+            Err(error) if error.error_len().is_none() && !self.is_complete() => {
+                self.valid_bytes += error.valid_up_to();
+            }
+            Err(_) => return Err(ProtocolError::Utf8Invalid),
+        }
+        Ok(())
+    }
+
+    /// Whether the next byte of data belongs to the current frame.
+    pub(crate) fn is_within_frame(&self) -> bool {
+        self.missing_bytes > 0
+    }
+
+    /// Whether the whole message arrived.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.fin && self.missing_bytes == 0
+    }
+
+    pub(crate) fn opcode(&self) -> Opcode {
+        self.opcode
+    }
+
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
+    /// Bytes and frames so far, for the check of the next header.
+    pub(crate) fn size(&self) -> (usize, u32) {
+        (self.payload.len(), self.frames)
+    }
+}
+
+/// A control frame of which something is still missing, or that was completed by the last call.
+#[derive(Debug)]
+pub(crate) struct ControlAssembly {
+    kind: ControlKind,
+    mask: Option<[u8; 4]>,
+    /// `received_bytes <= payload_bytes <= CONTROL_BYTES_MAX`.
+    received_bytes: usize,
+    payload_bytes: usize,
+    /// The first `received_bytes` are the payload, unmasked once it is complete.
+    bytes: [u8; CONTROL_BYTES_MAX],
+}
+
+impl ControlAssembly {
+    /// `header` has passed the check of control frames: at most 125 bytes.
+    pub(crate) fn new(kind: ControlKind, header: &Header) -> Self {
+        debug_assert!(header.payload_bytes <= CONTROL_BYTES_MAX);
+        Self {
+            kind,
+            mask: header.mask,
+            received_bytes: 0,
+            payload_bytes: header.payload_bytes.min(CONTROL_BYTES_MAX),
+            bytes: [0; CONTROL_BYTES_MAX],
+        }
+    }
+
+    /// Takes bytes of the frame from the front of `input`; returns how many.
+    pub(crate) fn take(&mut self, input: &[u8]) -> usize {
+        let missing = self.bytes.get_mut(self.received_bytes..self.payload_bytes);
+        let missing = missing.unwrap_or_default();
+        let taken = input.len().min(missing.len());
+        for (byte, arrived) in missing.iter_mut().zip(input) {
+            *byte = *arrived;
+        }
+        self.received_bytes += taken;
+        if self.is_complete()
+            && let Some(mask) = self.mask
+        {
+            mask::apply(
+                mask,
+                self.bytes.get_mut(..self.payload_bytes).unwrap_or_default(),
+            );
+        }
+        taken
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.received_bytes == self.payload_bytes
+    }
+
+    pub(crate) fn kind(&self) -> ControlKind {
+        self.kind
+    }
+
+    pub(crate) fn payload(&self) -> &[u8] {
+        self.bytes.get(..self.payload_bytes).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec;
+
+    use super::*;
+    use crate::frame::FrameKind;
+
+    fn frame(fin: bool, payload_bytes: usize) -> Header {
+        let kind = FrameKind::Continuation;
+        Header {
+            fin,
+            kind,
+            mask: None,
+            header_bytes: 2,
+            payload_bytes,
+        }
+    }
+
+    #[test]
+    fn memory_grows_with_what_arrived_and_stops_at_the_limit() {
+        let mut message = Assembly::new(Opcode::Binary);
+        message.begin_frame(&frame(false, 1 << 30));
+        message.take(&mut [0; 100], 1 << 30).unwrap();
+        assert!(message.payload.capacity() < 300);
+
+        let mut message = Assembly::new(Opcode::Binary);
+        for part in 0..10 {
+            message.begin_frame(&frame(part == 9, 100));
+            message.take(&mut [0; 100], 1000).unwrap();
+            assert!(message.payload.capacity() <= 1000);
+        }
+        assert!(message.is_complete());
+    }
+
+    #[test]
+    fn growth_is_by_doubling_so_that_many_parts_cost_linear_time() {
+        let mut message = Assembly::new(Opcode::Binary);
+        let mut moves = 0;
+        for _ in 0..10_000 {
+            let before = message.payload.capacity();
+            message.begin_frame(&frame(false, 10));
+            message.take(&mut [0; 10], 1 << 20).unwrap();
+            moves += u32::from(message.payload.capacity() != before);
+        }
+        assert!(moves < 20, "{moves} reallocations");
+    }
+
+    /// Every prefix of a text, byte by byte: the first byte that cannot be right is refused.
+    fn first_refused_byte(text: &[u8]) -> Option<usize> {
+        let mut message = Assembly::new(Opcode::Text);
+        message.begin_frame(&frame(true, text.len()));
+        text.iter()
+            .position(|byte| message.take(&mut [*byte], 1000).is_err())
+    }
+
+    #[test]
+    fn text_fails_at_the_first_byte_that_cannot_be_right() {
+        let cases: &[(&[u8], Option<usize>)] = &[
+            ("κόσμε 𝄞 \u{10ffff}".as_bytes(), None),
+            (b"ab\xff", Some(2)),
+            (b"\xce\xba\xed\xa0\x80 surrogate", Some(3)),
+            (b"\xf4\x90\x80\x80 above 10ffff", Some(1)),
+            (b"\xf5 never", Some(0)),
+            (b"\xc0\xaf overlong", Some(0)),
+            (b"\xe0\x80\xaf overlong", Some(1)),
+            (b"\xf0\x80\x80\xaf overlong", Some(1)),
+            (b"\x80 alone", Some(0)),
+            (b"\xe2\x82x cut short", Some(2)),
+            (b"ends too early \xf0\x9d\x84", Some(17)),
+        ];
+        for (text, refused) in cases {
+            assert_eq!(first_refused_byte(text), *refused, "{text:x?}");
+        }
+    }
+
+    #[test]
+    fn a_character_may_span_frames_but_not_end_the_message_unfinished() {
+        let mut message = Assembly::new(Opcode::Text);
+        message.begin_frame(&frame(false, 1));
+        assert_eq!(message.take(&mut [0xce], 10), Ok(1));
+        message.begin_frame(&frame(false, 0));
+        assert_eq!(message.take(&mut [], 10), Ok(0));
+        message.begin_frame(&frame(true, 1));
+        assert_eq!(message.take(&mut vec![0xba, 0xff], 10), Ok(1));
+        assert_eq!(message.payload(), "κ".as_bytes());
+        assert!(message.is_complete());
+
+        let mut message = Assembly::new(Opcode::Text);
+        message.begin_frame(&frame(false, 1));
+        message.take(&mut [0xce], 10).unwrap();
+        message.begin_frame(&frame(true, 0));
+        assert_eq!(message.take(&mut [], 10), Err(ProtocolError::Utf8Invalid));
+    }
+}
