@@ -1,1 +1,28 @@
-//! placeholder
+//! LuaJIT virtual machines and the service contract: an event goes in, effects come out.
+//!
+//! A service is a table of four functions in `FOLDER/NAME.lua`. An [`Instance`] is one virtual
+//! machine that runs it: the server hands it one event at a time, and what the service wants done
+//! (send, close) comes back in [`Effects`]. This crate knows no socket, no connection and no
+//! thread; an instance stays on the thread that loaded it.
+//!
+//! Services are trusted: they have every library of LuaJIT, `io`, `os`, `debug` and `ffi`
+//! included, like services of LAppS. What an instance is protected from is mistakes: an error, a
+//! missing callback, a wrong argument or too many effects never reach another instance or another
+//! connection.
+
+mod effects;
+mod error;
+mod instance;
+mod json;
+mod live;
+mod machine;
+mod modules;
+mod source;
+
+// The public interface is:
+pub use effects::{Effect, EffectLimits, Effects};
+pub use error::{Fault, Place, ScriptError};
+pub use instance::{Instance, Outcome};
+pub use live::Handler;
+pub use moonwire_proto::Opcode;
+pub use source::{LoadOptions, ServiceSource};

@@ -1,0 +1,268 @@
+//! One virtual machine that runs one service.
+
+use std::cell::RefCell;
+use std::fs;
+use std::mem;
+use std::rc::Rc;
+
+use mlua::chunk::ChunkMode;
+use mlua::{Function, Lua, LuaString, Table, Value};
+use moonwire_proto::Opcode;
+
+use crate::effects::{EffectLimits, Effects};
+use crate::error::{self, LOADING, Place, ScriptError};
+use crate::live::{Handler, Live};
+use crate::machine;
+use crate::modules;
+use crate::source::{LoadOptions, ServiceSource};
+
+/// One instance of a service: a virtual machine of its own that shares nothing with others.
+///
+/// It stays on the thread that loaded it. Every call clears the effects it is given, runs one
+/// callback to its end and leaves there what the callback asked for, also when the callback failed
+/// later on: those effects come before the failure.
+pub struct Instance {
+    lua: Lua,
+    callbacks: Callbacks,
+    turn: SharedTurn,
+    /// The service's file, without a line: where errors are, unless they say more.
+    place: Place,
+    memory_bytes_max: Option<usize>,
+}
+
+/// What the server does with the connection after a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The callback returned `true`.
+    Continue,
+    /// The callback returned anything else: close this connection. The instance goes on.
+    Stop,
+}
+
+impl Instance {
+    /// Loads a service without limits of its own; see [`Instance::load_with`].
+    pub fn load(source: &ServiceSource) -> Result<Self, ScriptError> {
+        Self::load_with(source, &LoadOptions::default())
+    }
+
+    /// Makes a virtual machine and runs the service's file in it. The file's value must be a table
+    /// with the functions `onStart`, `onMessage`, `onDisconnect` and `onShutdown`; it becomes the
+    /// global with the service's name. No callback runs yet.
+    pub fn load_with(source: &ServiceSource, options: &LoadOptions) -> Result<Self, ScriptError> {
+        source.check()?;
+        let place = Place {
+            service: source.name.clone(),
+            file: source.file(),
+            line: None,
+        };
+        let code = fs::read(&place.file).map_err(|error| ScriptError::Unreadable {
+            at: Box::new(place.clone()),
+            error,
+        })?;
+
+        let machine = |error: mlua::Error| ScriptError::Machine {
+            service: source.name.clone(),
+            message: error.to_string(),
+        };
+        let lua = machine::create().map_err(machine)?;
+        let turn = SharedTurn::default();
+        turn.borrow_mut().limits = options.effects;
+        modules::install(&lua, source, &turn).map_err(machine)?;
+        let callbacks = Callbacks::create(&lua, &source.name).map_err(machine)?;
+        if let Some(bytes) = options.memory_bytes_max {
+            lua.set_memory_limit(bytes).map_err(machine)?;
+        }
+
+        let memory_bytes_max = options.memory_bytes_max;
+        let instance = Self {
+            lua,
+            callbacks,
+            turn,
+            place,
+            memory_bytes_max,
+        };
+        instance.run_file(&code)?;
+        Ok(instance)
+    }
+
+    /// Runs `onStart`. To be called once, before any message.
+    pub fn start(&mut self, effects: &mut Effects) -> Result<(), ScriptError> {
+        let turn = TurnGuard::begin(&self.turn, effects);
+        let result = self.callbacks.start.call::<()>(());
+        drop(turn);
+        result.map_err(|error| self.failed(&error, "onStart"))
+    }
+
+    /// Runs `onMessage` with one message. A text payload must be valid UTF-8.
+    pub fn message(
+        &mut self,
+        handler: Handler,
+        opcode: Opcode,
+        payload: &[u8],
+        effects: &mut Effects,
+    ) -> Result<Outcome, ScriptError> {
+        let turn = TurnGuard::begin(&self.turn, effects);
+        turn.shared.borrow_mut().live.insert(handler);
+        let result = self.string(payload).and_then(|text| {
+            let arguments = (handler.to_number(), opcode.as_u8(), text);
+            self.callbacks.message.call::<bool>(arguments)
+        });
+        drop(turn);
+        match result {
+            Ok(true) => Ok(Outcome::Continue),
+            Ok(false) => Ok(Outcome::Stop),
+            Err(error) => Err(self.failed(&error, "onMessage")),
+        }
+    }
+
+    /// Runs `onDisconnect`. To be called once for every connection, before its handler is given to
+    /// another; from here on nothing can be sent to it.
+    pub fn disconnect(
+        &mut self,
+        handler: Handler,
+        effects: &mut Effects,
+    ) -> Result<(), ScriptError> {
+        let turn = TurnGuard::begin(&self.turn, effects);
+        turn.shared.borrow_mut().live.remove(handler);
+        let result = self.callbacks.disconnect.call::<()>(handler.to_number());
+        drop(turn);
+        result.map_err(|error| self.failed(&error, "onDisconnect"))
+    }
+
+    /// Runs `onShutdown`. To be called once, last.
+    pub fn shutdown(&mut self, effects: &mut Effects) -> Result<(), ScriptError> {
+        let turn = TurnGuard::begin(&self.turn, effects);
+        let result = self.callbacks.shutdown.call::<()>(());
+        drop(turn);
+        result.map_err(|error| self.failed(&error, "onShutdown"))
+    }
+
+    /// The service's name.
+    pub fn name(&self) -> &str {
+        &self.place.service
+    }
+
+    /// Bytes the virtual machine holds now, garbage included.
+    pub fn memory_bytes(&self) -> usize {
+        self.lua.used_memory()
+    }
+
+    fn run_file(&self, code: &[u8]) -> Result<(), ScriptError> {
+        let name = format!("@{}", self.place.file.display());
+        let chunk = self.lua.load(code).set_name(name).set_mode(ChunkMode::Text);
+        let function = chunk.into_function().map_err(|error| match error {
+            mlua::Error::SyntaxError { message, .. } => {
+                error::syntax(&message, &self.place.file, &self.place.service)
+            }
+            other => self.failed(&other, LOADING),
+        })?;
+        let value = function
+            .call::<Value>(())
+            .map_err(|error| self.failed(&error, LOADING))?;
+        let Value::Table(service) = value else {
+            return Err(ScriptError::NotATable {
+                at: Box::new(self.place.clone()),
+                found: value.type_name(),
+            });
+        };
+        self.check_callbacks(&service)?;
+        let adopted = self.lua.globals().raw_set(self.name(), &service);
+        adopted
+            .and_then(|()| modules::provide(&self.lua, self.name(), &service))
+            .map_err(|error| self.failed(&error, LOADING))
+    }
+
+    fn check_callbacks(&self, service: &Table) -> Result<(), ScriptError> {
+        for callback in CALLBACKS {
+            // With metamethods: a service may inherit its callbacks.
+            let found = service
+                .get::<Value>(callback)
+                .map_err(|error| self.failed(&error, LOADING))?;
+            if !found.is_function() {
+                let (at, found) = (Box::new(self.place.clone()), found.type_name());
+                return Err(ScriptError::NoCallback {
+                    at,
+                    callback,
+                    found,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// A string in the machine. LuaJIT does not collect garbage when memory runs out, so a full
+    /// machine gets one collection and one more try.
+    fn string(&self, bytes: &[u8]) -> mlua::Result<LuaString> {
+        self.lua.create_string(bytes).or_else(|_| {
+            self.lua.gc_collect()?;
+            self.lua.create_string(bytes)
+        })
+    }
+
+    fn failed(&self, error: &mlua::Error, callback: &'static str) -> ScriptError {
+        let error = error::raised(error, self.place.clone(), callback, self.memory_bytes_max);
+        if matches!(error, ScriptError::OutOfMemory { .. }) {
+            // Until this is done every further allocation fails; if it fails too, so will the next
+            // callback, which reports it.
+            let _ = self.lua.gc_collect();
+        }
+        error
+    }
+}
+
+/// The four ways into the service (prelude/callbacks.lua).
+struct Callbacks {
+    message: Function,
+    disconnect: Function,
+    start: Function,
+    shutdown: Function,
+}
+
+impl Callbacks {
+    fn create(lua: &Lua, service: &str) -> mlua::Result<Self> {
+        let code = include_str!("prelude/callbacks.lua");
+        let (message, disconnect, start, shutdown) = modules::run_prelude(lua, code, service)?;
+        Ok(Self {
+            message,
+            disconnect,
+            start,
+            shutdown,
+        })
+    }
+}
+
+/// What the functions of `ws` work on.
+#[derive(Default)]
+pub(crate) struct Turn {
+    pub(crate) live: Live,
+    /// The caller's effects while a callback runs, else unused ones.
+    pub(crate) effects: Effects,
+    pub(crate) limits: EffectLimits,
+}
+
+/// Shared between an instance and the functions in its machine; all on one thread, and borrowed
+/// only where no Lua code can run.
+pub(crate) type SharedTurn = Rc<RefCell<Turn>>;
+
+/// Lends the caller's effects to the machine for one callback, and returns them however it ends.
+struct TurnGuard<'a> {
+    shared: &'a SharedTurn,
+    effects: &'a mut Effects,
+}
+
+impl<'a> TurnGuard<'a> {
+    fn begin(shared: &'a SharedTurn, effects: &'a mut Effects) -> Self {
+        effects.clear();
+        mem::swap(&mut shared.borrow_mut().effects, effects);
+        Self { shared, effects }
+    }
+}
+
+impl Drop for TurnGuard<'_> {
+    fn drop(&mut self) {
+        mem::swap(&mut self.shared.borrow_mut().effects, self.effects);
+    }
+}
+
+/// The functions that every reactive service must have.
+const CALLBACKS: [&str; 4] = ["onStart", "onMessage", "onDisconnect", "onShutdown"];

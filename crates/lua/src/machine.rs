@@ -1,0 +1,18 @@
+//! Making a virtual machine.
+
+#![allow(
+    unsafe_code,
+    reason = "the libraries debug and ffi can break memory safety"
+)]
+
+use mlua::{Lua, LuaOptions, StdLib};
+
+/// A LuaJIT machine with every standard library; without `jit` nothing would be compiled.
+pub(crate) fn create() -> mlua::Result<Lua> {
+    // SAFETY: `debug`, `ffi` and C modules let a script do anything the process can. Services are
+    // trusted like native code, as in LAppS: whoever may configure a service may run programs as
+    // the server's user. Nothing that a peer sends is ever loaded as code, and the service's own
+    // file is loaded as text, never as bytecode.
+    let lua = unsafe { Lua::unsafe_new_with(StdLib::ALL, LuaOptions::default()) };
+    Ok(lua)
+}

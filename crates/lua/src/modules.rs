@@ -1,0 +1,53 @@
+//! What a service finds in its virtual machine: `ws`, `print` and the modules `moonwire.*`.
+
+mod clock;
+mod config;
+mod log;
+mod ws;
+
+use mlua::{Lua, Table};
+
+use crate::error::PRELUDE;
+use crate::instance::SharedTurn;
+use crate::json;
+use crate::source::ServiceSource;
+
+/// Puts everything of ours in place, before the service's file runs.
+pub(crate) fn install(lua: &Lua, source: &ServiceSource, turn: &SharedTurn) -> mlua::Result<()> {
+    lua.globals().raw_set("ws", ws::table(lua, turn)?)?;
+    lua.globals().raw_set("print", log::print(lua)?)?;
+    provide(lua, "moonwire.json", &json::module(lua)?)?;
+    provide(lua, "moonwire.time", &clock::module(lua)?)?;
+    provide(lua, "moonwire.log", &log::module(lua, &source.name)?)?;
+    provide(lua, "moonwire.config", &config::table(lua, &source.config)?)?;
+    let path = package_path(source, &package(lua)?.raw_get::<String>("path")?);
+    package(lua)?.raw_set("path", path)
+}
+
+/// Makes `require(name)` give `module`.
+pub(crate) fn provide(lua: &Lua, name: &str, module: &Table) -> mlua::Result<()> {
+    package(lua)?
+        .raw_get::<Table>("loaded")?
+        .raw_set(name, module)
+}
+
+/// Runs Lua code of ours with `arguments` and returns what it returns.
+pub(crate) fn run_prelude<R: mlua::FromLuaMulti>(
+    lua: &Lua,
+    code: &str,
+    arguments: impl mlua::IntoLuaMulti,
+) -> mlua::Result<R> {
+    lua.load(code)
+        .set_name(format!("={PRELUDE}"))
+        .call(arguments)
+}
+
+fn package(lua: &Lua) -> mlua::Result<Table> {
+    lua.globals().raw_get("package")
+}
+
+/// The service's folder before everything else, as in LAppS.
+fn package_path(source: &ServiceSource, inherited: &str) -> String {
+    let folder = source.folder.display();
+    format!("{folder}/?.lua;{folder}/?/init.lua;{inherited}")
+}

@@ -1,0 +1,99 @@
+//! What a service is loaded from.
+
+use std::path::PathBuf;
+
+use crate::effects::EffectLimits;
+use crate::error::ScriptError;
+
+/// Where a service is and how it is configured.
+#[derive(Clone, Debug)]
+pub struct ServiceSource {
+    /// The service's name: its file is `folder/name.lua`, its table the global `name`.
+    pub name: String,
+    /// The folder with the service's file and the modules it requires.
+    pub folder: PathBuf,
+    /// The service's own settings (`[services.NAME.config]`), as `moonwire.config` shows them.
+    pub config: serde_json::Value,
+}
+
+impl ServiceSource {
+    /// A service called `name` in `folder`, without settings.
+    pub fn new(name: impl Into<String>, folder: impl Into<PathBuf>) -> Self {
+        Self {
+            name: name.into(),
+            folder: folder.into(),
+            config: serde_json::Value::Null,
+        }
+    }
+
+    /// The file that is loaded.
+    pub fn file(&self) -> PathBuf {
+        self.folder.join(format!("{}.lua", self.name))
+    }
+
+    /// Refuses names and folders that cannot be found again by `require`.
+    pub(crate) fn check(&self) -> Result<(), ScriptError> {
+        let reason = if self.name.is_empty() || self.name.len() > NAME_BYTES_MAX {
+            format!("the name must have 1 to {NAME_BYTES_MAX} characters")
+        } else if !self
+            .name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b))
+        {
+            "the name may have letters, digits, '_' and '-' only".to_owned()
+        } else if RESERVED.contains(&self.name.as_str()) {
+            "the name is taken by a library of Lua or a module of moonwire".to_owned()
+        } else if self
+            .folder
+            .to_str()
+            .is_none_or(|folder| folder.contains(['?', ';']))
+        {
+            // package.path is a list of patterns separated by ';' with '?' for the module's name.
+            format!(
+                "the folder {} must be UTF-8 without '?' and ';'",
+                self.folder.display()
+            )
+        } else {
+            return Ok(());
+        };
+        Err(ScriptError::Source {
+            service: self.name.clone(),
+            reason,
+        })
+    }
+}
+
+/// How much one instance may use.
+#[derive(Clone, Debug, Default)]
+pub struct LoadOptions {
+    /// Bytes the virtual machine may hold, code of the JIT compiler not counted; `None` is
+    /// unlimited. Beyond it a callback fails with [`ScriptError::OutOfMemory`], the garbage is
+    /// collected and the instance goes on. With a limit every string and table that enters Lua is
+    /// made under protection, which costs up to a tenth of a microsecond each.
+    pub memory_bytes_max: Option<usize>,
+    /// Bounds on what one callback may ask for.
+    pub effects: EffectLimits,
+}
+
+/// Longest name of a service.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Globals and modules that a service would overwrite, or be overwritten by.
+const RESERVED: &[&str] = &[
+    "_G",
+    "bit",
+    "coroutine",
+    "debug",
+    "ffi",
+    "io",
+    "jit",
+    "math",
+    "moonwire",
+    "os",
+    "package",
+    "print",
+    "require",
+    "string",
+    "table",
+    "ws",
+];
