@@ -1,0 +1,128 @@
+//! Listening sockets of the epoll driver.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
+
+use super::socket::Flags;
+use super::{EpollDriver, LISTENER, token};
+use crate::driver::{Completion, Driver, ListenerId};
+use crate::time::Time;
+
+/// A listening socket.
+#[derive(Debug)]
+pub(super) struct Listener {
+    fd: OwnedFd,
+    /// When to accept again after there was no descriptor or memory for a connection.
+    pub(super) paused_until: Option<Time>,
+}
+
+impl EpollDriver {
+    pub(super) fn add_listener(&mut self, fd: OwnedFd) -> io::Result<ListenerId> {
+        rustix::io::ioctl_fionbio(&fd, true)?;
+        // Accepted sockets inherit it, which saves a call for each of them. A listener that has
+        // no such option (not TCP) needs none.
+        let _ = rustix::net::sockopt::set_tcp_nodelay(&fd, true);
+        let entry = self.listeners.vacant_entry();
+        let index = u32::try_from(entry.key()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        // Level triggered: what a turn does not accept is reported again by the next one.
+        epoll::add(
+            &self.epoll,
+            &fd,
+            EventData::new_u64(token(index, LISTENER)),
+            EventFlags::IN,
+        )?;
+        entry.insert(Listener {
+            fd,
+            paused_until: None,
+        });
+        Ok(ListenerId(index))
+    }
+
+    /// Accepts one connection of those waiting, within the bound of this turn; false when there
+    /// is none. Its completion is queued.
+    pub(super) fn accept_next(&mut self) -> bool {
+        while let Some((id, budget)) = self.accepting.last_mut() {
+            let id = *id;
+            if *budget == 0 {
+                self.accepting.pop();
+                continue;
+            }
+            *budget -= 1;
+            let Some(listener) = self.listeners.get(id.0 as usize) else {
+                self.accepting.pop();
+                continue;
+            };
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            match rustix::net::acceptfrom_with(&listener.fd, flags) {
+                Ok((fd, peer)) => {
+                    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+                    self.accepted(id, fd, peer);
+                    return true;
+                }
+                Err(Errno::AGAIN) => drop(self.accepting.pop()),
+                Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
+                    self.accepting.pop();
+                    self.accept_failed(id, error.into());
+                    return true;
+                }
+                // The connection died in the queue (accept(2) lists the errors); on to the next.
+                Err(_) => {}
+            }
+        }
+        false
+    }
+
+    fn accepted(&mut self, listener: ListenerId, fd: OwnedFd, peer: Option<SocketAddr>) {
+        let peer = peer.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
+        match self.add(fd, Flags::NONE) {
+            Ok(socket) => {
+                self.completions.push_back(Completion::Accepted {
+                    listener,
+                    socket,
+                    peer,
+                });
+            }
+            Err(error) => self.accept_failed(listener, error),
+        }
+    }
+
+    /// Waiting connections would be reported again at once, and the loop would spin.
+    fn accept_failed(&mut self, id: ListenerId, error: io::Error) {
+        let until = self.now() + ACCEPT_PAUSE;
+        if let Some(listener) = self.listeners.get_mut(id.0 as usize) {
+            listener.paused_until = Some(until);
+            let data = EventData::new_u64(token(id.0, LISTENER));
+            // It cannot fail: the descriptor is open and was added.
+            let _ = epoll::modify(&self.epoll, &listener.fd, data, EventFlags::empty());
+        }
+        self.completions.push_back(Completion::AcceptFailed {
+            listener: id,
+            error,
+        });
+    }
+
+    /// Accepts again where the pause is over.
+    pub(super) fn resume_listeners(&mut self) {
+        for (index, listener) in &mut self.listeners {
+            let Some(until) = listener.paused_until else {
+                continue;
+            };
+            if until <= Time::monotonic() {
+                listener.paused_until = None;
+                let data = EventData::new_u64(token(index as u32, LISTENER));
+                // It cannot fail: the descriptor is open and was added.
+                let _ = epoll::modify(&self.epoll, &listener.fd, data, EventFlags::IN);
+            }
+        }
+    }
+}
+
+/// How long a listener rests when there is no descriptor for a connection: long enough to cost
+/// nothing, short against the time a peer waits for an answer.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

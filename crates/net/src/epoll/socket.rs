@@ -1,0 +1,224 @@
+//! One socket of the epoll driver.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+
+use crate::driver::Submission;
+
+/// A socket and what is known about it. Small, there are tens of thousands.
+#[derive(Debug)]
+pub(super) struct Socket {
+    pub(super) fd: OwnedFd,
+    /// The generation of the id under which it is known.
+    pub(super) generation: u32,
+    pub(super) flags: Flags,
+    /// The send in flight, if any; boxed because most sockets have none.
+    pub(super) pending: Option<Box<PendingSend>>,
+}
+
+impl Socket {
+    pub(super) fn new(fd: OwnedFd, generation: u32, flags: Flags) -> Self {
+        Self {
+            fd,
+            generation,
+            flags,
+            pending: None,
+        }
+    }
+
+    /// Remembers what epoll reported, until a call says that it is over.
+    pub(super) fn note(&mut self, events: EventFlags) {
+        if events.contains(EventFlags::IN) {
+            self.flags.set(Flags::READABLE);
+        }
+        if events.contains(EventFlags::OUT) {
+            self.flags.set(Flags::WRITABLE);
+        }
+        if events.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
+            // The end of the stream and errors are read like bytes, after all bytes before them.
+            self.flags.set(Flags::HUNG_UP);
+            self.flags.set(Flags::READABLE);
+            self.flags.set(Flags::WRITABLE);
+        }
+        if events.contains(EventFlags::ERR) {
+            self.flags.set(Flags::ERROR);
+        }
+    }
+
+    /// Whether a receive would be worth the call.
+    pub(super) fn can_receive(&self) -> bool {
+        let held_back = Flags::PAUSED.0 | Flags::ENDED.0 | Flags::CONNECTING.0;
+        self.flags.has(Flags::READABLE) && self.flags.0 & held_back == 0
+    }
+
+    /// An error of a socket that is not being read, which would otherwise go unnoticed.
+    pub(super) fn failure(&mut self) -> Option<io::Error> {
+        if !self.flags.has(Flags::ERROR) || self.flags.has(Flags::CONNECTING) {
+            return None;
+        }
+        self.flags.clear(Flags::ERROR);
+        let error = rustix::net::sockopt::socket_error(&self.fd).ok()?.err()?;
+        self.flags.set(Flags::ENDED);
+        Some(error.into())
+    }
+
+    /// The outcome of a connect, once there is one.
+    pub(super) fn finish_connect(&mut self) -> Option<io::Result<()>> {
+        if !self.flags.has(Flags::WRITABLE) {
+            return None;
+        }
+        self.flags.clear(Flags::CONNECTING);
+        let result = match rustix::net::sockopt::socket_error(&self.fd) {
+            Ok(result) => result,
+            Err(error) => Err(error),
+        };
+        if result.is_err() {
+            self.flags.set(Flags::ENDED);
+        }
+        Some(result.map_err(io::Error::from))
+    }
+
+    /// None: nothing there. Some(0): the stream ended. Some(n): n bytes are in `storage`.
+    pub(super) fn receive(&mut self, storage: &mut [u8]) -> io::Result<Option<usize>> {
+        loop {
+            match rustix::io::read(&self.fd, &mut *storage) {
+                Ok(0) => {
+                    self.flags.clear(Flags::READABLE);
+                    self.flags.set(Flags::ENDED);
+                    return Ok(Some(0));
+                }
+                Ok(received) => {
+                    // A short read has emptied the socket, and more bytes give a new edge. Only
+                    // a FIN that was reported together with these bytes has had its edge.
+                    if received < storage.len() && !self.flags.has(Flags::HUNG_UP) {
+                        self.flags.clear(Flags::READABLE);
+                    }
+                    return Ok(Some(received));
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    self.flags.clear(Flags::READABLE);
+                    return Ok(None);
+                }
+                Err(error) => {
+                    self.flags.clear(Flags::READABLE);
+                    self.flags.set(Flags::ENDED);
+                    return Err(error.into());
+                }
+            }
+        }
+    }
+
+    /// Writes what the kernel takes now and keeps the rest.
+    pub(super) fn start_send(
+        &mut self,
+        buffer: Vec<u8>,
+    ) -> Result<Submission, (Vec<u8>, io::Error)> {
+        assert!(
+            self.pending.is_none(),
+            "a socket has at most one send in flight"
+        );
+        let mut pending = PendingSend { buffer, sent: 0 };
+        match pending.write(&self.fd) {
+            Ok(true) => Ok(Submission::Done(pending.emptied())),
+            Ok(false) => {
+                self.flags.clear(Flags::WRITABLE);
+                self.pending = Some(Box::new(pending));
+                Ok(Submission::InFlight)
+            }
+            Err(error) => Err((pending.emptied(), error)),
+        }
+    }
+
+    /// Goes on with the send in flight; its buffer and outcome when that ends it.
+    pub(super) fn continue_send(&mut self) -> Option<(Vec<u8>, io::Result<()>)> {
+        if !self.flags.has(Flags::WRITABLE) {
+            return None;
+        }
+        let result = match self.pending.as_mut()?.write(&self.fd) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                self.flags.clear(Flags::WRITABLE);
+                return None;
+            }
+            Err(error) => Err(error),
+        };
+        let pending = self.pending.take()?;
+        Some((pending.emptied(), result))
+    }
+}
+
+/// A send that the kernel has not taken all of.
+#[derive(Debug)]
+pub(super) struct PendingSend {
+    buffer: Vec<u8>,
+    /// Invariant: 0 <= sent <= buffer.len().
+    sent: usize,
+}
+
+impl PendingSend {
+    /// Whether everything is written. Writes until "would block": only that promises an edge.
+    fn write(&mut self, fd: &OwnedFd) -> io::Result<bool> {
+        while self.sent < self.buffer.len() {
+            match rustix::net::send(fd, &self.buffer[self.sent..], SendFlags::NOSIGNAL) {
+                Ok(sent) => self.sent += sent,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(true)
+    }
+
+    fn emptied(self) -> Vec<u8> {
+        let mut buffer = self.buffer;
+        buffer.clear();
+        buffer
+    }
+
+    /// The bytes that were not written.
+    pub(super) fn rest(mut self) -> Vec<u8> {
+        self.buffer.drain(..self.sent);
+        self.buffer
+    }
+}
+
+/// A set of facts about a socket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flags(u8);
+
+impl Flags {
+    pub(super) const NONE: Self = Self(0);
+    /// A receive may find something: bytes, the end or an error.
+    pub(super) const READABLE: Self = Self(1);
+    /// A write may find room.
+    pub(super) const WRITABLE: Self = Self(1 << 1);
+    /// It is in the driver's queue.
+    pub(super) const QUEUED: Self = Self(1 << 2);
+    /// The caller wants no bytes for now.
+    pub(super) const PAUSED: Self = Self(1 << 3);
+    /// Its connect is not over.
+    pub(super) const CONNECTING: Self = Self(1 << 4);
+    /// The peer's end or an error was told: nothing more is to be read.
+    pub(super) const ENDED: Self = Self(1 << 5);
+    /// The end was reported, so reads go on until it is found.
+    pub(super) const HUNG_UP: Self = Self(1 << 6);
+    /// An error was reported.
+    pub(super) const ERROR: Self = Self(1 << 7);
+
+    pub(super) fn has(self, flag: Self) -> bool {
+        self.0 & flag.0 != 0
+    }
+
+    pub(super) fn set(&mut self, flag: Self) {
+        self.0 |= flag.0;
+    }
+
+    pub(super) fn clear(&mut self, flag: Self) {
+        self.0 &= !flag.0;
+    }
+}
