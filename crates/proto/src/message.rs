@@ -184,8 +184,6 @@ impl ControlAssembly {
 
 #[cfg(test)]
 mod tests {
-    use std::vec;
-
     use super::*;
     use crate::frame::FrameKind;
 
@@ -265,7 +263,7 @@ mod tests {
         message.begin_frame(&frame(false, 0));
         assert_eq!(message.take(&mut [], 10), Ok(0));
         message.begin_frame(&frame(true, 1));
-        assert_eq!(message.take(&mut vec![0xba, 0xff], 10), Ok(1));
+        assert_eq!(message.take(&mut [0xba, 0xff], 10), Ok(1));
         assert_eq!(message.payload(), "κ".as_bytes());
         assert!(message.is_complete());
 

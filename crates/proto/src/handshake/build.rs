@@ -1,11 +1,13 @@
 //! Heads that we send. Whatever would let a name or value break out of its line is refused.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::error::Error;
-use core::fmt;
+use core::{fmt, str};
 
-use super::key::ClientKey;
+use super::head::{is_host, is_token};
+use super::key::{ClientKey, accept_key};
 use super::request::Request;
 
 /// A client's upgrade request (RFC 6455, 4.1).
@@ -26,7 +28,28 @@ pub struct UpgradeRequest {
 impl UpgradeRequest {
     /// The bytes to send.
     pub fn encode(&self) -> Result<Vec<u8>, BuildError> {
-        Ok(Vec::new())
+        if !self.target.starts_with('/') || !self.target.bytes().all(is_target_byte) {
+            return Err(BuildError::Target);
+        }
+        if self.host.is_empty() || !is_host(&self.host) {
+            return Err(BuildError::Host);
+        }
+        let mut head = Head::new(format!("GET {} HTTP/1.1", self.target));
+        head.own("Host", &self.host);
+        head.own("Upgrade", "websocket");
+        head.own("Connection", "Upgrade");
+        head.own("Sec-WebSocket-Key", self.key.as_str());
+        head.own("Sec-WebSocket-Version", "13");
+        if !self.subprotocols.iter().all(|name| is_token(name)) {
+            return Err(BuildError::Subprotocol);
+        }
+        if !self.subprotocols.is_empty() {
+            head.own("Sec-WebSocket-Protocol", &self.subprotocols.join(", "));
+        }
+        for (name, value) in &self.headers {
+            head.foreign(name, value)?;
+        }
+        Ok(head.end(b""))
     }
 }
 
@@ -36,15 +59,115 @@ pub fn accept_response(
     subprotocol: Option<&str>,
     extra_headers: &[(&str, &str)],
 ) -> Result<Vec<u8>, BuildError> {
-    let _ = (request, subprotocol, extra_headers);
-    Ok(Vec::new())
+    let key = request
+        .key()
+        .filter(|_| request.is_upgrade())
+        .ok_or(BuildError::NotAnUpgrade)?;
+    let accept = accept_key(key);
+    let mut head = Head::new("HTTP/1.1 101 Switching Protocols".into());
+    head.own("Upgrade", "websocket");
+    head.own("Connection", "Upgrade");
+    head.own(
+        "Sec-WebSocket-Accept",
+        str::from_utf8(&accept).expect("base64 is ASCII"),
+    );
+    if let Some(chosen) = subprotocol {
+        if !is_token(chosen) || !request.subprotocols().any(|offered| offered == chosen) {
+            return Err(BuildError::Subprotocol);
+        }
+        head.own("Sec-WebSocket-Protocol", chosen);
+    }
+    for (name, value) in extra_headers {
+        head.foreign(name, value)?;
+    }
+    Ok(head.end(b""))
 }
 
 /// A whole response that does not upgrade, with `Content-Length` and `Connection: close`: a
-/// refusal, or the answer to a plain GET. The connection is closed after it.
+/// refusal, or the answer to a plain GET. The connection is closed after it. A 426 also names the
+/// protocol and its version (RFC 6455, 4.4; RFC 9110, 15.5.22).
 pub fn refusal(status: u16, headers: &[(&str, &str)], body: &[u8]) -> Result<Vec<u8>, BuildError> {
-    let _ = (status, headers, body);
-    Ok(Vec::new())
+    if !(200..600).contains(&status) {
+        return Err(BuildError::Status);
+    }
+    let mut head = Head::new(format!("HTTP/1.1 {status} {}", reason_phrase(status)));
+    if status == 426 {
+        head.own("Upgrade", "websocket");
+        head.own("Connection", "close, Upgrade");
+        head.own("Sec-WebSocket-Version", "13");
+    } else {
+        head.own("Connection", "close");
+    }
+    head.own("Content-Length", &format!("{}", body.len()));
+    for (name, value) in headers {
+        head.foreign(name, value)?;
+    }
+    Ok(head.end(body))
+}
+
+/// A head under construction: whole lines only.
+struct Head(String);
+
+impl Head {
+    fn new(start_line: String) -> Self {
+        let mut head = Self(start_line);
+        head.0.push_str("\r\n");
+        head
+    }
+
+    /// Appends a field of ours, which was checked.
+    fn own(&mut self, name: &str, value: &str) {
+        for part in [name, ": ", value, "\r\n"] {
+            self.0.push_str(part);
+        }
+    }
+
+    /// Appends a field of the caller's, if it is one line and none of ours.
+    fn foreign(&mut self, name: &str, value: &str) -> Result<(), BuildError> {
+        if !is_token(name) || OWN_FIELDS.iter().any(|own| own.eq_ignore_ascii_case(name)) {
+            return Err(BuildError::HeaderName);
+        }
+        // RFC 9110, 5.5: CR, LF and NUL could end the field for some reader.
+        if value
+            .chars()
+            .any(|character| character.is_control() && character != '\t')
+        {
+            return Err(BuildError::HeaderValue);
+        }
+        self.own(name, value);
+        Ok(())
+    }
+
+    fn end(self, body: &[u8]) -> Vec<u8> {
+        [self.0.as_bytes(), b"\r\n", body].concat()
+    }
+}
+
+fn is_target_byte(byte: u8) -> bool {
+    byte.is_ascii_graphic() && byte != b'#'
+}
+
+/// The phrase of the statuses that we use; a phrase may be empty (RFC 9112, 4).
+const fn reason_phrase(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        301 => "Moved Permanently",
+        302 => "Found",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        408 => "Request Timeout",
+        426 => "Upgrade Required",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        505 => "HTTP Version Not Supported",
+        _ => "",
+    }
 }
 
 /// Why a head cannot be built.
@@ -59,7 +182,7 @@ pub enum BuildError {
     Host,
     /// The request is not an upgrade.
     NotAnUpgrade,
-    /// A status that is not of three digits.
+    /// A status that is not from 200 to 599.
     Status,
     /// A subprotocol that is not a token, or that the request did not offer.
     Subprotocol,
@@ -74,7 +197,7 @@ impl fmt::Display for BuildError {
             Self::HeaderValue => "a header value has a control character",
             Self::Host => "the host is empty or has a character that no host has",
             Self::NotAnUpgrade => "the request is not an upgrade to WebSocket",
-            Self::Status => "the status is not of three digits",
+            Self::Status => "the status is not from 200 to 599",
             Self::Subprotocol => "a subprotocol is not a token or was not offered",
             Self::Target => "the target does not begin with `/` or has a forbidden character",
         })
@@ -82,3 +205,17 @@ impl fmt::Display for BuildError {
 }
 
 impl Error for BuildError {}
+
+/// Fields that only the builders write: a second one could change the meaning of the head.
+const OWN_FIELDS: [&str; 10] = [
+    "Connection",
+    "Content-Length",
+    "Host",
+    "Sec-WebSocket-Accept",
+    "Sec-WebSocket-Extensions",
+    "Sec-WebSocket-Key",
+    "Sec-WebSocket-Protocol",
+    "Sec-WebSocket-Version",
+    "Transfer-Encoding",
+    "Upgrade",
+];

@@ -5,22 +5,24 @@ use alloc::vec::Vec;
 use core::error::Error;
 use core::fmt;
 
-use super::head::Headers;
+use httparse::Status;
+
+use super::build::refusal;
+use super::head::{HeadError, HeadReader, Headers, is_host};
+use super::key::is_client_key;
 use crate::limits::Limits;
 
 /// Reads one request head, split over any number of reads.
 #[derive(Debug)]
 pub struct RequestReader {
-    header_bytes_max: usize,
-    headers_max: usize,
+    head: HeadReader,
 }
 
 impl RequestReader {
     /// A reader that keeps at most what `limits` allows.
     pub fn new(limits: &Limits) -> Self {
         Self {
-            header_bytes_max: limits.header_bytes_max,
-            headers_max: limits.headers_max,
+            head: HeadReader::new(limits),
         }
     }
 
@@ -28,8 +30,14 @@ impl RequestReader {
     /// `Ok(Some((request, taken)))`: the head ended after `taken` bytes of `input`; the bytes after
     /// them were not looked at. After that or an error the reader is of no further use.
     pub fn receive(&mut self, input: &[u8]) -> Result<Option<(Request, usize)>, RequestError> {
-        let _ = (input, self.header_bytes_max, self.headers_max);
-        Ok(None)
+        let fields_max = self.head.fields_max();
+        let (head, taken) = match self.head.receive(input) {
+            Ok(Some(head)) => head,
+            Ok(None) => return Ok(None),
+            Err(HeadError::Malformed) => return Err(RequestError::HeadMalformed),
+            Err(HeadError::TooLarge) => return Err(RequestError::HeadTooLarge),
+        };
+        Ok(Some((Request::parse(head, fields_max)?, taken)))
     }
 }
 
@@ -42,6 +50,71 @@ pub struct Request {
 }
 
 impl Request {
+    /// Parses and checks a whole head.
+    fn parse(head: &[u8], fields_max: usize) -> Result<Self, RequestError> {
+        let mut fields = alloc::vec![httparse::EMPTY_HEADER; fields_max];
+        let mut parsed = httparse::Request::new(&mut fields);
+        match parsed.parse(head) {
+            Ok(Status::Complete(_)) => {}
+            Err(httparse::Error::TooManyHeaders) => return Err(RequestError::HeadersTooMany),
+            Err(httparse::Error::Version) => return Err(RequestError::VersionNotSupported),
+            Ok(Status::Partial) | Err(_) => return Err(RequestError::HeadMalformed),
+        }
+        if parsed.version != Some(1) {
+            return Err(RequestError::VersionNotSupported);
+        }
+        if parsed.method != Some("GET") {
+            return Err(RequestError::MethodNotAllowed);
+        }
+        let target = origin_form(parsed.path.unwrap_or_default());
+        let target = target.ok_or(RequestError::TargetInvalid)?;
+        let headers = Headers::from_parsed(parsed.headers);
+        let is_upgrade = headers.has_member("connection", "upgrade")
+            && headers.has_member("upgrade", "websocket");
+        let request = Self {
+            target,
+            headers,
+            is_upgrade,
+        };
+        request.check()?;
+        Ok(request)
+    }
+
+    fn check(&self) -> Result<(), RequestError> {
+        if !self.headers.only("host").is_some_and(is_host) {
+            return Err(RequestError::HostInvalid);
+        }
+        let has_body = self.announces_body()?;
+        if !self.is_upgrade {
+            return Ok(());
+        }
+        if has_body {
+            return Err(RequestError::BodyUnexpected);
+        }
+        if self.headers.only("sec-websocket-version") != Some("13") {
+            return Err(RequestError::WebSocketVersionUnknown);
+        }
+        match self.headers.only("sec-websocket-key") {
+            Some(key) if is_client_key(key) => Ok(()),
+            _ => Err(RequestError::KeyInvalid),
+        }
+    }
+
+    /// Whether a body follows; its length must be given once at most (RFC 9112, 6.3).
+    fn announces_body(&self) -> Result<bool, RequestError> {
+        let is_chunked = self.header("transfer-encoding").is_some();
+        let Some(length) = self.header("content-length") else {
+            return Ok(is_chunked);
+        };
+        if is_chunked || self.headers.only("content-length").is_none() || length.contains(',') {
+            return Err(RequestError::ContentLengthConflict);
+        }
+        match !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => Ok(length.bytes().any(|digit| digit != b'0')),
+            false => Err(RequestError::HeadMalformed),
+        }
+    }
+
     /// Path and query, beginning with `/`.
     pub fn target(&self) -> &str {
         &self.target
@@ -86,12 +159,32 @@ impl Request {
 
     /// The subprotocols that the client offers, the one it likes best first.
     pub fn subprotocols(&self) -> impl Iterator<Item = &str> {
-        self.headers
-            .all("sec-websocket-protocol")
-            .flat_map(|list| list.split(','))
-            .map(|name| name.trim_matches([' ', '\t']))
-            .filter(|name| !name.is_empty())
+        self.headers.members("sec-websocket-protocol")
     }
+}
+
+/// The path and query of a target in origin form or absolute form (RFC 9112, 3.2), without a
+/// fragment (RFC 6455, 3).
+fn origin_form(target: &str) -> Option<String> {
+    if target.contains('#') {
+        return None;
+    }
+    if target.starts_with('/') {
+        return Some(target.into());
+    }
+    let (scheme, rest) = target.split_once("://")?;
+    if !SCHEMES
+        .iter()
+        .any(|known| scheme.eq_ignore_ascii_case(known))
+    {
+        return None;
+    }
+    let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    if host.is_empty() || !is_host(host) {
+        return None;
+    }
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    Some([slash, path].concat())
 }
 
 /// Why a request is refused.
@@ -140,7 +233,12 @@ impl RequestError {
 
     /// The whole answer, after which the connection is closed.
     pub fn response(self) -> Vec<u8> {
-        Vec::new()
+        let mut headers = alloc::vec![("Content-Type", "text/plain; charset=utf-8")];
+        if self == Self::MethodNotAllowed {
+            headers.push(("Allow", "GET"));
+        }
+        let body = alloc::format!("{self}\n");
+        refusal(self.status(), &headers, body.as_bytes()).expect("these fields are well-formed")
     }
 }
 
@@ -163,3 +261,6 @@ impl fmt::Display for RequestError {
 }
 
 impl Error for RequestError {}
+
+/// The schemes of targets in absolute form.
+const SCHEMES: [&str; 4] = ["http", "https", "ws", "wss"];

@@ -5,8 +5,10 @@ use alloc::vec::Vec;
 use core::error::Error;
 use core::fmt;
 
+use httparse::Status;
+
 use super::build::UpgradeRequest;
-use super::head::Headers;
+use super::head::{HeadError, HeadReader, Headers};
 use super::key::accept_key;
 use crate::limits::Limits;
 
@@ -17,8 +19,7 @@ pub struct ResponseReader {
     accept: [u8; 28],
     /// The subprotocols that were offered.
     subprotocols: Vec<String>,
-    header_bytes_max: usize,
-    headers_max: usize,
+    head: HeadReader,
 }
 
 impl ResponseReader {
@@ -27,8 +28,7 @@ impl ResponseReader {
         Self {
             accept: accept_key(request.key.as_str()),
             subprotocols: request.subprotocols.clone(),
-            header_bytes_max: limits.header_bytes_max,
-            headers_max: limits.headers_max,
+            head: HeadReader::new(limits),
         }
     }
 
@@ -36,14 +36,45 @@ impl ResponseReader {
     /// `Ok(Some((response, taken)))`: the head ended, `taken` bytes of `input` belong to the
     /// response. If it is an upgrade it is valid, and the bytes after it are frames.
     pub fn receive(&mut self, input: &[u8]) -> Result<Option<(Response, usize)>, ResponseError> {
-        let _ = (
-            input,
-            self.accept,
-            &self.subprotocols,
-            self.header_bytes_max,
-            self.headers_max,
-        );
-        Ok(None)
+        let fields_max = self.head.fields_max();
+        let (head, taken) = match self.head.receive(input) {
+            Ok(Some(head)) => head,
+            Ok(None) => return Ok(None),
+            Err(HeadError::Malformed) => return Err(ResponseError::HeadMalformed),
+            Err(HeadError::TooLarge) => return Err(ResponseError::HeadTooLarge),
+        };
+        let mut response = Response::parse(head, fields_max)?;
+        if response.is_upgrade() {
+            self.check(&response)?;
+            return Ok(Some((response, taken)));
+        }
+        let rest = input.get(taken..).unwrap_or_default();
+        let body = rest.get(..response.body_bytes_max()).unwrap_or(rest);
+        response.body = body.to_vec();
+        Ok(Some((response, taken + body.len())))
+    }
+
+    /// RFC 6455, 4.1: what a client must check in a 101.
+    fn check(&self, response: &Response) -> Result<(), ResponseError> {
+        let headers = &response.headers;
+        if !headers.has_member("upgrade", "websocket") {
+            return Err(ResponseError::UpgradeInvalid);
+        }
+        if !headers.has_member("connection", "upgrade") {
+            return Err(ResponseError::ConnectionInvalid);
+        }
+        if headers.only("sec-websocket-accept").map(str::as_bytes) != Some(&self.accept) {
+            return Err(ResponseError::AcceptInvalid);
+        }
+        if headers.members("sec-websocket-extensions").next().is_some() {
+            return Err(ResponseError::ExtensionUnexpected);
+        }
+        let offered = |chosen| self.subprotocols.iter().any(|offered| offered == chosen);
+        match headers.first("sec-websocket-protocol") {
+            None => Ok(()),
+            Some(_) if headers.only("sec-websocket-protocol").is_some_and(offered) => Ok(()),
+            Some(_) => Err(ResponseError::SubprotocolUnexpected),
+        }
     }
 }
 
@@ -56,6 +87,35 @@ pub struct Response {
 }
 
 impl Response {
+    /// Parses a whole head.
+    fn parse(head: &[u8], fields_max: usize) -> Result<Self, ResponseError> {
+        let mut fields = alloc::vec![httparse::EMPTY_HEADER; fields_max];
+        let mut parsed = httparse::Response::new(&mut fields);
+        match parsed.parse(head) {
+            Ok(Status::Complete(_)) => {}
+            Err(httparse::Error::TooManyHeaders) => return Err(ResponseError::HeadersTooMany),
+            Ok(Status::Partial) | Err(_) => return Err(ResponseError::HeadMalformed),
+        }
+        let status = parsed.code.unwrap_or_default();
+        if status == 101 && parsed.version != Some(1) {
+            return Err(ResponseError::HeadMalformed);
+        }
+        let headers = Headers::from_parsed(parsed.headers);
+        Ok(Self {
+            status,
+            headers,
+            body: Vec::new(),
+        })
+    }
+
+    /// How much of the bytes after the head is kept of the body.
+    fn body_bytes_max(&self) -> usize {
+        let announced = self
+            .header("content-length")
+            .and_then(|length| length.parse().ok());
+        announced.unwrap_or(BODY_BYTES_MAX).min(BODY_BYTES_MAX)
+    }
+
     /// Whether the server accepted: then the head was checked and is valid.
     pub fn is_upgrade(&self) -> bool {
         self.status == 101
@@ -125,3 +185,6 @@ impl fmt::Display for ResponseError {
 }
 
 impl Error for ResponseError {}
+
+/// The most that is kept of the body of a refusal.
+const BODY_BYTES_MAX: usize = 1024;
