@@ -219,3 +219,146 @@ const OWN_FIELDS: [&str; 10] = [
     "Transfer-Encoding",
     "Upgrade",
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::string::ToString;
+    use std::vec;
+
+    use super::*;
+    use crate::handshake::{RequestReader, ResponseReader};
+    use crate::limits::Limits;
+
+    fn upgrade() -> UpgradeRequest {
+        UpgradeRequest {
+            host: "[::1]:5083".to_string(),
+            target: "/echo?a=b".to_string(),
+            subprotocols: vec!["chat".to_string(), "v2".to_string()],
+            headers: vec![("Origin".to_string(), "http://a".to_string())],
+            key: ClientKey::from_nonce([7; 16]),
+        }
+    }
+
+    fn as_read_by_the_server(upgrade: &UpgradeRequest) -> Request {
+        let head = upgrade.encode().unwrap();
+        let (request, taken) = RequestReader::new(&Limits::default())
+            .receive(&head)
+            .unwrap()
+            .unwrap();
+        assert_eq!(taken, head.len());
+        request
+    }
+
+    #[test]
+    fn each_end_understands_the_other() {
+        let upgrade = upgrade();
+        let request = as_read_by_the_server(&upgrade);
+        assert!(request.is_upgrade());
+        assert_eq!(request.target(), upgrade.target);
+        assert_eq!(request.host(), upgrade.host);
+        assert_eq!(request.header("origin"), Some("http://a"));
+        let head = accept_response(&request, Some("v2"), &[("Server", "moonwire")]).unwrap();
+        let mut reader = ResponseReader::new(&upgrade, &Limits::default());
+        let (response, taken) = reader.receive(&head).unwrap().unwrap();
+        assert!(response.is_upgrade());
+        assert_eq!(taken, head.len());
+        assert_eq!(response.subprotocol(), Some("v2"));
+        assert_eq!(response.header("server"), Some("moonwire"));
+    }
+
+    #[test]
+    fn a_refusal_is_a_whole_response() {
+        let head = refusal(404, &[("Content-Type", "text/plain")], b"none\n").unwrap();
+        let expected = "HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 5\r\n\
+                        Content-Type: text/plain\r\n\r\nnone\n";
+        assert_eq!(str::from_utf8(&head), Ok(expected));
+        let head = refusal(426, &[], b"").unwrap();
+        let expected = "HTTP/1.1 426 Upgrade Required\r\nUpgrade: websocket\r\n\
+                        Connection: close, Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+                        Content-Length: 0\r\n\r\n";
+        assert_eq!(str::from_utf8(&head), Ok(expected));
+        assert_eq!(refusal(101, &[], b""), Err(BuildError::Status));
+    }
+
+    #[test]
+    fn nothing_breaks_out_of_its_line() {
+        for value in ["a\r\nb: c", "a\nb", "a\rb", "a\0b", "a\u{7f}", "a\u{85}b"] {
+            assert_eq!(
+                refusal(400, &[("A", value)], b""),
+                Err(BuildError::HeaderValue)
+            );
+        }
+        for name in [
+            "",
+            "a b",
+            "a:",
+            "a\r\n",
+            "é",
+            "connection",
+            "CONTENT-LENGTH",
+        ] {
+            assert_eq!(
+                refusal(400, &[(name, "a")], b""),
+                Err(BuildError::HeaderName),
+                "{name}"
+            );
+        }
+        let request = as_read_by_the_server(&upgrade());
+        for name in [
+            "upgrade",
+            "Sec-WebSocket-Accept",
+            "Sec-WebSocket-Extensions",
+        ] {
+            let refused = accept_response(&request, None, &[(name, "a")]);
+            assert_eq!(refused, Err(BuildError::HeaderName), "{name}");
+        }
+        for chosen in ["other", "", "chat, v2", "v2\r\nA: b"] {
+            let refused = accept_response(&request, Some(chosen), &[]);
+            assert_eq!(refused, Err(BuildError::Subprotocol), "{chosen}");
+        }
+    }
+
+    #[test]
+    fn a_client_cannot_ask_for_what_is_no_request() {
+        let build = |edit: fn(&mut UpgradeRequest)| {
+            let mut request = upgrade();
+            edit(&mut request);
+            request.encode()
+        };
+        assert_eq!(build(|r| r.target = "echo".into()), Err(BuildError::Target));
+        assert_eq!(build(|r| r.target = "/a b".into()), Err(BuildError::Target));
+        assert_eq!(
+            build(|r| r.target = "/a\r\n".into()),
+            Err(BuildError::Target)
+        );
+        assert_eq!(build(|r| r.target = "/a#b".into()), Err(BuildError::Target));
+        assert_eq!(build(|r| r.host = "".into()), Err(BuildError::Host));
+        assert_eq!(build(|r| r.host = "a\r\nb".into()), Err(BuildError::Host));
+        assert_eq!(build(|r| r.host = "a/b".into()), Err(BuildError::Host));
+        assert_eq!(
+            build(|r| r.subprotocols[0] = "a,b".into()),
+            Err(BuildError::Subprotocol)
+        );
+        assert_eq!(
+            build(|r| r.headers[0].0 = "Host".into()),
+            Err(BuildError::HeaderName)
+        );
+        assert_eq!(
+            build(|r| r.headers[0].1 = "\n".into()),
+            Err(BuildError::HeaderValue)
+        );
+    }
+
+    #[test]
+    fn a_plain_get_cannot_be_accepted() {
+        let mut reader = RequestReader::new(&Limits::default());
+        let (request, _) = reader
+            .receive(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            accept_response(&request, None, &[]),
+            Err(BuildError::NotAnUpgrade)
+        );
+    }
+}

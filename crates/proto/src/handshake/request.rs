@@ -264,3 +264,230 @@ impl Error for RequestError {}
 
 /// The schemes of targets in absolute form.
 const SCHEMES: [&str; 4] = ["http", "https", "ws", "wss"];
+
+#[cfg(test)]
+mod tests {
+    use std::string::ToString;
+    use std::{format, vec};
+
+    use super::*;
+
+    const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+
+    fn read(head: &str) -> Result<Request, RequestError> {
+        let (request, taken) = RequestReader::new(&Limits::default())
+            .receive(head.as_bytes())?
+            .expect("the head is whole");
+        assert_eq!(taken, head.len());
+        Ok(request)
+    }
+
+    /// The lines of a good upgrade, after which `edit` is applied.
+    fn upgrade_with(edit: impl FnOnce(&mut Vec<String>)) -> Result<Request, RequestError> {
+        let mut lines = vec![
+            "GET /chat?room=1 HTTP/1.1".to_string(),
+            "Host: server.example.com:5083".to_string(),
+            "Upgrade: websocket".to_string(),
+            "Connection: Upgrade".to_string(),
+            format!("Sec-WebSocket-Key: {KEY}"),
+            "Sec-WebSocket-Version: 13".to_string(),
+        ];
+        edit(&mut lines);
+        read(&format!("{}\r\n\r\n", lines.join("\r\n")))
+    }
+
+    /// The good upgrade with one more line at its end.
+    fn upgrade_and(line: &str) -> Result<Request, RequestError> {
+        upgrade_with(|lines| lines.push(line.to_string()))
+    }
+
+    /// The good upgrade with the line of this number replaced, or removed if empty.
+    fn upgrade_but(number: usize, line: &str) -> Result<Request, RequestError> {
+        upgrade_with(|lines| match line {
+            "" => drop(lines.remove(number)),
+            line => lines[number] = line.to_string(),
+        })
+    }
+
+    #[test]
+    fn an_upgrade_tells_what_it_wants() {
+        let request = upgrade_and("Sec-WebSocket-Protocol: chat, ,\tsuperchat").unwrap();
+        assert!(request.is_upgrade());
+        assert_eq!(request.target(), "/chat?room=1");
+        assert_eq!((request.path(), request.query()), ("/chat", Some("room=1")));
+        assert_eq!(request.host(), "server.example.com:5083");
+        assert_eq!(request.key(), Some(KEY));
+        assert_eq!(
+            request.subprotocols().collect::<Vec<_>>(),
+            ["chat", "superchat"]
+        );
+        assert_eq!(request.header("sec-websocket-VERSION"), Some("13"));
+        assert_eq!(request.header("absent"), None);
+    }
+
+    #[test]
+    fn names_and_tokens_are_found_in_any_case_and_in_lists() {
+        let request = upgrade_with(|lines| {
+            lines[1] = "HOST:  example.com \t".to_string();
+            lines[2] = "upgrade: h2c, WebSocket".to_string();
+            lines[3] = "CONNECTION: keep-alive".to_string();
+            lines.push("connection: ,uPgRaDe".to_string());
+        })
+        .unwrap();
+        assert!(request.is_upgrade());
+        assert_eq!(request.host(), "example.com");
+    }
+
+    #[test]
+    fn other_gets_are_left_to_the_server() {
+        for head in [
+            "GET /health HTTP/1.1\r\nHost: a\r\n\r\n",
+            "\r\nGET /health HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET /health HTTP/1.1\r\nHost:\r\nContent-Length: 0\r\n\r\n",
+            "GET /health HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n",
+            "GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\nUpgrade: websocket\r\n\r\n",
+            "GET http://a/health HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+        ] {
+            let request = read(head).unwrap();
+            assert!(!request.is_upgrade(), "{head}");
+            assert_eq!(request.path(), "/health");
+        }
+    }
+
+    #[test]
+    fn targets_lose_scheme_and_host_and_may_not_have_a_fragment() {
+        let target = |line: &str| upgrade_but(0, line).map(|request| request.target);
+        let ok = |text: &str| Ok(text.to_string());
+        assert_eq!(target("GET ws://h:1/a?b HTTP/1.1"), ok("/a?b"));
+        assert_eq!(target("GET HTTPS://h HTTP/1.1"), ok("/"));
+        assert_eq!(target("GET http://h?q HTTP/1.1"), ok("/?q"));
+        for line in [
+            "GET * HTTP/1.1",
+            "GET a/b HTTP/1.1",
+            "GET ftp://h/ HTTP/1.1",
+            "GET http:///a HTTP/1.1",
+            "GET http://u@h/a HTTP/1.1",
+            "GET /a#b HTTP/1.1",
+        ] {
+            assert_eq!(target(line), Err(RequestError::TargetInvalid), "{line}");
+        }
+    }
+
+    #[test]
+    fn each_fault_has_its_status() {
+        use RequestError::*;
+        let cases = [
+            (upgrade_but(0, "POST / HTTP/1.1"), MethodNotAllowed, 405),
+            (upgrade_but(0, "get / HTTP/1.1"), MethodNotAllowed, 405),
+            (upgrade_but(0, "GET / HTTP/1.0"), VersionNotSupported, 505),
+            (upgrade_but(0, "PRI * HTTP/2.0"), VersionNotSupported, 505),
+            (upgrade_but(0, "GET  / HTTP/1.1"), HeadMalformed, 400),
+            (upgrade_but(0, "\u{7f}"), HeadMalformed, 400),
+            (upgrade_but(1, ""), HostInvalid, 400),
+            (upgrade_but(1, "Host: a, b"), HostInvalid, 400),
+            (upgrade_but(1, "Host: a/b"), HostInvalid, 400),
+            (
+                upgrade_and("host: server.example.com:5083"),
+                HostInvalid,
+                400,
+            ),
+            (upgrade_but(4, ""), KeyInvalid, 400),
+            (
+                upgrade_but(4, "Sec-WebSocket-Key: c2hvcnQ="),
+                KeyInvalid,
+                400,
+            ),
+            (
+                upgrade_and(&format!("sec-websocket-key: {KEY}")),
+                KeyInvalid,
+                400,
+            ),
+            (upgrade_but(5, ""), WebSocketVersionUnknown, 426),
+            (
+                upgrade_but(5, "Sec-WebSocket-Version: 8"),
+                WebSocketVersionUnknown,
+                426,
+            ),
+            (
+                upgrade_but(5, "Sec-WebSocket-Version: 13, 8"),
+                WebSocketVersionUnknown,
+                426,
+            ),
+            (upgrade_and("Content-Length: 1"), BodyUnexpected, 400),
+            (
+                upgrade_and("Transfer-Encoding: chunked"),
+                BodyUnexpected,
+                400,
+            ),
+            (
+                upgrade_and("Content-Length: 0\r\nContent-Length: 0"),
+                ContentLengthConflict,
+                400,
+            ),
+            (
+                upgrade_and("Content-Length: 0, 0"),
+                ContentLengthConflict,
+                400,
+            ),
+            (
+                upgrade_and("Content-Length: 0\r\nTransfer-Encoding: chunked"),
+                ContentLengthConflict,
+                400,
+            ),
+            (upgrade_and("Content-Length: +1"), HeadMalformed, 400),
+            (upgrade_and("Content-Length:"), HeadMalformed, 400),
+            (upgrade_and("Folded: a\r\n b"), HeadMalformed, 400),
+            (upgrade_and("Bare: a\rb"), HeadMalformed, 400),
+            (upgrade_and("Bare: a\nb"), HeadMalformed, 400),
+            (upgrade_and("Name : a"), HeadMalformed, 400),
+            (upgrade_and(": a"), HeadMalformed, 400),
+            (upgrade_and("no colon"), HeadMalformed, 400),
+            (
+                upgrade_and("a: b\r\n".repeat(64).trim_end()),
+                HeadersTooMany,
+                431,
+            ),
+            (
+                upgrade_and(&format!("Long: {}", "a".repeat(16 * 1024))),
+                HeadTooLarge,
+                431,
+            ),
+        ];
+        for (number, (result, error, status)) in cases.into_iter().enumerate() {
+            assert_eq!(result, Err(error), "case {number}");
+            assert_eq!(error.status(), status, "case {number}");
+        }
+    }
+
+    #[test]
+    fn a_length_of_zero_is_no_body() {
+        assert!(upgrade_and("Content-Length: 0").unwrap().is_upgrade());
+    }
+
+    #[test]
+    fn every_error_has_a_whole_answer() {
+        use RequestError::*;
+        for (error, line) in [
+            (MethodNotAllowed, "Allow: GET\r\n"),
+            (WebSocketVersionUnknown, "Sec-WebSocket-Version: 13\r\n"),
+            (HeadTooLarge, "Connection: close\r\n"),
+            (HeadMalformed, "\r\n\r\nthe request head is malformed\n"),
+        ] {
+            let response = String::from_utf8(error.response()).unwrap();
+            assert!(
+                response.starts_with(&format!("HTTP/1.1 {} ", error.status())),
+                "{response}"
+            );
+            assert!(response.contains(line), "{response}");
+        }
+    }
+
+    #[test]
+    fn what_follows_the_head_is_left_to_the_caller() {
+        let input = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n\x81\x80";
+        let mut reader = RequestReader::new(&Limits::default());
+        assert_eq!(reader.receive(&input[..10]), Ok(None));
+        let (_, taken) = reader.receive(&input[10..]).unwrap().unwrap();
+        assert_eq!(&input[10 + taken..], b"\x81\x80");
+    }
+}

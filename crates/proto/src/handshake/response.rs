@@ -188,3 +188,134 @@ impl Error for ResponseError {}
 
 /// The most that is kept of the body of a refusal.
 const BODY_BYTES_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::string::ToString;
+    use std::{format, vec};
+
+    use super::*;
+    use crate::handshake::ClientKey;
+
+    const ACCEPT: &str = "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n";
+    const UPGRADE: &str = "Upgrade: WebSocket\r\n";
+    const CONNECTION: &str = "Connection: keep-alive, Upgrade\r\n";
+
+    fn reader() -> ResponseReader {
+        let request = UpgradeRequest {
+            host: "a".to_string(),
+            target: "/".to_string(),
+            subprotocols: vec!["chat".to_string(), "v2".to_string()],
+            headers: vec![],
+            key: ClientKey::from_nonce(*b"the sample nonce"),
+        };
+        ResponseReader::new(&request, &Limits::default())
+    }
+
+    fn read(fields: &[&str]) -> Result<Response, ResponseError> {
+        let head = format!(
+            "HTTP/1.1 101 Switching Protocols\r\n{}\r\n",
+            fields.concat()
+        );
+        reader()
+            .receive(head.as_bytes())
+            .map(|read| read.unwrap().0)
+    }
+
+    #[test]
+    fn a_good_101_byte_by_byte_and_the_frames_after_it() {
+        let head = format!("HTTP/1.1 101\r\n{UPGRADE}{CONNECTION}{ACCEPT}\r\n");
+        let mut reader = reader();
+        let (last, before) = head.as_bytes().split_last().unwrap();
+        for byte in before {
+            assert_eq!(reader.receive(&[*byte]), Ok(None));
+        }
+        let (response, taken) = reader.receive(&[*last, 0x81, 0x00]).unwrap().unwrap();
+        assert!(response.is_upgrade());
+        assert_eq!((taken, response.subprotocol()), (1, None));
+    }
+
+    #[test]
+    fn a_101_that_is_not_the_answer_to_our_request_is_refused() {
+        use ResponseError::*;
+        let cases = [
+            (read(&[CONNECTION, ACCEPT]), UpgradeInvalid),
+            (
+                read(&["Upgrade: h2c\r\n", CONNECTION, ACCEPT]),
+                UpgradeInvalid,
+            ),
+            (read(&[UPGRADE, ACCEPT]), ConnectionInvalid),
+            (read(&[UPGRADE, CONNECTION]), AcceptInvalid),
+            (read(&[UPGRADE, CONNECTION, ACCEPT, ACCEPT]), AcceptInvalid),
+            (
+                read(&[
+                    UPGRADE,
+                    CONNECTION,
+                    "Sec-WebSocket-Accept: S3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n",
+                ]),
+                AcceptInvalid,
+            ),
+            (
+                read(&[
+                    UPGRADE,
+                    CONNECTION,
+                    ACCEPT,
+                    "Sec-WebSocket-Extensions: x\r\n",
+                ]),
+                ExtensionUnexpected,
+            ),
+            (
+                read(&[
+                    UPGRADE,
+                    CONNECTION,
+                    ACCEPT,
+                    "Sec-WebSocket-Protocol: other\r\n",
+                ]),
+                SubprotocolUnexpected,
+            ),
+            (
+                read(&[
+                    UPGRADE,
+                    CONNECTION,
+                    ACCEPT,
+                    "Sec-WebSocket-Protocol: chat, v2\r\n",
+                ]),
+                SubprotocolUnexpected,
+            ),
+            (read(&["not a field\r\n"]), HeadMalformed),
+            (read(&[&"a: b\r\n".repeat(65)]), HeadersTooMany),
+            (
+                read(&[&format!("a: {}\r\n", "b".repeat(16 * 1024))]),
+                HeadTooLarge,
+            ),
+            (
+                reader()
+                    .receive(b"SSH-2.0-x\r\n\r\n")
+                    .map(|read| read.unwrap().0),
+                HeadMalformed,
+            ),
+        ];
+        for (number, (result, error)) in cases.into_iter().enumerate() {
+            assert_eq!(result, Err(error), "case {number}");
+        }
+        let chosen = read(&[
+            UPGRADE,
+            CONNECTION,
+            ACCEPT,
+            "Sec-WebSocket-Protocol: v2\r\n",
+        ]);
+        assert_eq!(chosen.unwrap().subprotocol(), Some("v2"));
+    }
+
+    #[test]
+    fn a_refusal_gives_status_and_the_first_bytes_of_its_body() {
+        let input = b"HTTP/1.0 404 Not Found\r\nContent-Length: 4\r\n\r\nnonemore";
+        let (response, taken) = reader().receive(input).unwrap().unwrap();
+        assert!(!response.is_upgrade());
+        assert_eq!((response.status(), response.body()), (404, &b"none"[..]));
+        assert_eq!(&input[taken..], b"more");
+        let long = [&b"HTTP/1.1 503\r\n\r\n"[..], &[b'x'; 5000]].concat();
+        let (response, taken) = reader().receive(&long).unwrap().unwrap();
+        assert_eq!((response.body().len(), taken), (1024, 16 + 1024));
+    }
+}
