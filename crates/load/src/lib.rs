@@ -1,1 +1,16 @@
-//! placeholder
+//! The load generator: a scenario in, a result out.
+//!
+//! The reference of a latency is the computed intended time, never a clock read after waking.
+
+mod run;
+mod scenario;
+mod slo;
+mod target;
+
+// The public interface is:
+pub use crate::run::{Control, Ending, LoadError, Outcome, Phase, Progress, run};
+pub use crate::scenario::{
+    Arrival, Pacing, Reconnect, Scenario, ScenarioError, Settings, Stop, TimeUnit, Workload,
+};
+pub use crate::slo::Slo;
+pub use crate::target::Target;
