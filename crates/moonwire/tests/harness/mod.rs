@@ -1,0 +1,212 @@
+//! What every process test needs: children that end with their test, and what they print.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+pub(crate) mod certificate;
+pub(crate) mod load;
+
+/// Longer than anything a test waits for takes on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The product, as built for these tests.
+pub(crate) fn moonwire() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_moonwire"));
+    command.current_dir(root()).stdin(Stdio::null());
+    command
+}
+
+/// The root of the workspace.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A server in a process of its own, killed when dropped.
+pub(crate) struct Server {
+    child: Child,
+    /// `ws://127.0.0.1:PORT`, as the server printed it.
+    pub(crate) url: String,
+}
+
+impl Server {
+    /// `moonwire serve` with these arguments, on a port that the system chooses.
+    pub(crate) fn moonwire(arguments: &[&str]) -> Self {
+        Self::start(
+            moonwire()
+                .arg("serve")
+                .args(["--listen", "127.0.0.1:0"])
+                .args(arguments),
+        )
+    }
+
+    /// Any server that prints `listening on URL` when it is ready.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let lines = lines(&mut child);
+        let mut said = String::new();
+        let deadline = Instant::now() + PATIENCE;
+        let url = loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let line = lines.recv_timeout(left).unwrap_or_else(|error| {
+                child.kill().ok();
+                panic!("{command:?} did not get ready ({error}):\n{said}")
+            });
+            if let Some((_, rest)) = line.split_once("listening on ") {
+                break rest
+                    .split_whitespace()
+                    .next()
+                    .expect("a URL")
+                    .trim_end_matches('/')
+                    .into();
+            }
+            said.push_str(&line);
+            said.push('\n');
+        };
+        Self { child, url }
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        self.url.split_once("://").expect("a URL has a scheme").1
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("our own child").is_none()
+    }
+
+    /// Asks it to stop, and gives how it did.
+    pub(crate) fn terminate(mut self) -> ExitStatus {
+        signal(self.id(), Signal::TERM);
+        wait(&mut self.child, PATIENCE).expect("a server ends after SIGTERM")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// What a command did.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// The exit code; none when a signal ended it.
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// Runs a command to its end; one that hangs is killed and fails the test.
+pub(crate) fn run(command: &mut Command) -> Outcome {
+    Running::start(command).finish()
+}
+
+/// A command that is still at work, killed when dropped.
+pub(crate) struct Running {
+    child: Child,
+    name: String,
+    stdout: thread::JoinHandle<String>,
+    stderr: thread::JoinHandle<String>,
+}
+
+impl Running {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let stdout = text(child.stdout.take().expect("piped above"));
+        let stderr = text(child.stderr.take().expect("piped above"));
+        Self {
+            child,
+            name: format!("{command:?}"),
+            stdout,
+            stderr,
+        }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn finish(mut self) -> Outcome {
+        let status = wait(&mut self.child, PATIENCE);
+        self.child.kill().ok();
+        self.child.wait().expect("our own child");
+        let stdout = self.stdout.join().expect("a reader does not panic");
+        let stderr = self.stderr.join().expect("a reader does not panic");
+        let Some(status) = status else {
+            panic!("{} hangs:\n{stdout}\n{stderr}", self.name);
+        };
+        Outcome {
+            code: status.code(),
+            stdout,
+            stderr,
+        }
+    }
+}
+
+/// Sends a signal to a process that this test started.
+pub(crate) fn signal(id: u32, signal: Signal) {
+    let id = i32::try_from(id)
+        .ok()
+        .and_then(Pid::from_raw)
+        .expect("a process id");
+    kill_process(id, signal).expect("our own child");
+}
+
+/// How a child ended; none when it has not within `patience`.
+fn wait(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
+    let deadline = Instant::now() + patience;
+    loop {
+        if let Some(status) = child.try_wait().expect("our own child") {
+            return Some(status);
+        }
+        if Instant::now() > deadline {
+            return None;
+        }
+        // There is no wait with a timeout in std.
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Both outputs of a child, line by line; read to their end, so that it never blocks on a pipe.
+fn lines(child: &mut Child) -> Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    let stdout = child.stdout.take().expect("piped by the caller");
+    let stderr = child.stderr.take().expect("piped by the caller");
+    let outputs: [Box<dyn Read + Send>; 2] = [Box::new(stdout), Box::new(stderr)];
+    for output in outputs {
+        let sender = sender.clone();
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                // Nobody listens any more once it is ready.
+                sender.send(line).ok();
+            }
+        });
+    }
+    lines
+}
+
+fn text(mut output: impl Read + Send + 'static) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        output.read_to_end(&mut bytes).ok();
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}

@@ -1,0 +1,99 @@
+//! Process tests with peers that nobody here wrote; `cargo xtask peers` installs them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use harness::{Server, root, run};
+
+#[path = "../harness/mod.rs"]
+#[allow(
+    dead_code,
+    reason = "shared with the process tests, which use all of it"
+)]
+mod harness;
+
+#[test]
+fn a_python_client_echoes() {
+    python(&Server::moonwire(&[]));
+}
+
+#[test]
+fn a_python_client_echoes_over_tls() {
+    python(&Server::moonwire(&["--dev-tls"]));
+}
+
+#[test]
+fn a_page_echoes() {
+    page(&Server::moonwire(&[]));
+}
+
+#[test]
+fn a_page_echoes_over_tls() {
+    page(&Server::moonwire(&["--dev-tls"]));
+}
+
+#[test]
+fn the_generator_loses_nothing_against_ws() {
+    let server = Server::start(&mut node("server.js"));
+    harness::load::assert_no_loss(&server.url);
+}
+
+#[test]
+fn the_generator_loses_nothing_against_ws_over_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = harness::certificate::write(folder.path());
+    let server = Server::start(node("server.js").arg(certificate).arg(key));
+    assert!(server.url.starts_with("wss:"), "{}", server.url);
+    harness::load::assert_no_loss(&server.url);
+}
+
+fn python(server: &Server) {
+    let program = installed("python/bin/python");
+    client(Command::new(program).arg(script("client.py")), server);
+}
+
+fn page(server: &Server) {
+    client(&mut node("page.js"), server);
+}
+
+/// Runs a client to its end; it says itself what went wrong.
+fn client(command: &mut Command, server: &Server) {
+    let outcome = run(command.arg(format!("{}/echo", server.url)));
+    assert_eq!(
+        outcome.code,
+        Some(0),
+        "{}\n{}",
+        outcome.stdout,
+        outcome.stderr
+    );
+}
+
+/// A script of ours, run by node with the installed packages; ends when its standard input does.
+fn node(name: &str) -> Command {
+    let mut command = Command::new("node");
+    command
+        .arg(script(name))
+        .env("NODE_PATH", installed("node/node_modules"));
+    command.stdin(Stdio::piped());
+    command
+}
+
+fn script(name: &str) -> PathBuf {
+    root().join("crates/moonwire/tests/peers").join(name)
+}
+
+fn installed(path: &str) -> PathBuf {
+    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let path = target
+        .parent()
+        .expect("tmp is in the target folder")
+        .join("peers")
+        .join(path);
+    assert!(
+        path.exists(),
+        "{} is missing: run `cargo xtask peers`",
+        path.display()
+    );
+    path
+}

@@ -1,0 +1,225 @@
+//! What users get wrong: one clear sentence each, and the exit code that scripts rely on.
+
+use std::net::TcpListener;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::harness::{Outcome, Running, Server, certificate, moonwire, run, signal};
+
+const INVALID: i32 = 98;
+const BAD_CONFIGURATION: i32 = 104;
+const INTERRUPTED: i32 = 105;
+
+#[test]
+fn urls_and_numbers_are_checked() {
+    wrong("load http://127.0.0.1/echo").names("http://127.0.0.1/echo");
+    wrong("load 127.0.0.1:5083/echo").names("127.0.0.1:5083/echo");
+    wrong("load ws://127.0.0.1:99999/echo").names("99999");
+    wrong("load ws:///echo").names("ws:///echo");
+    wrong("load ws://127.0.0.1:1/ -q -5")
+        .names("-5")
+        .names("-q");
+    wrong("load ws://127.0.0.1:1/ -c 0")
+        .names("'0'")
+        .names("-c");
+    wrong("load ws://127.0.0.1:1/ -d soon")
+        .names("soon")
+        .names("-d");
+    wrong("load ws://127.0.0.1:1/ --message-size bananas").names("bananas");
+    wrong("load ws://127.0.0.1:1/ --slo p99").names("p99");
+    wrong("bench --clients many")
+        .names("many")
+        .names("--clients");
+    wrong("bench --batches=-1").names("-1").names("--batches");
+    wrong("serve --listen 127.0.0.1").names("127.0.0.1");
+    wrong("observe").names("observe");
+}
+
+#[test]
+fn configurations_are_checked() {
+    wrong("serve --config DIR/none.toml").names("none.toml");
+    config("colour = 1\n")
+        .names("moonwire.toml")
+        .names("colour");
+    config("[server]\nworkers = \"two\"\n")
+        .names("moonwire.toml")
+        .names("workers");
+    config("[server]\nworkers = \n").names("moonwire.toml");
+    config("[limits]\nidle_timeout_ms = -1\n").names("idle_timeout_ms");
+    config("[services.echo]\ntarget = \"echo\"\n").names("`echo`");
+}
+
+#[test]
+fn services_are_checked() {
+    let chat = |script: &str| {
+        config("[services.chat]\ntarget = \"/chat\"\nfolder = \"chat\"\n")
+            .file("chat/chat.lua", script)
+    };
+    config("[services.chat]\ntarget = \"/chat\"\n").names("chat.lua");
+    chat("local chat = {}\n\nfunction chat.onMessage(\n").names("chat.lua");
+    chat("local chat = {}\nfunction chat.onStart() end\nreturn chat\n").names("onMessage");
+    chat("error(\"no luck today\")\n").names("no luck today");
+}
+
+#[test]
+fn certificates_are_checked() {
+    let tls = "[tls]\ncert = \"c.pem\"\nkey = \"k.pem\"\n[services.echo]\ntarget = \"/echo\"\n";
+    config(tls).file("k.pem", "no key").names("c.pem");
+    config(tls)
+        .file("c.pem", "no certificate")
+        .file("k.pem", "no key")
+        .names("c.pem");
+    wrong("load wss://127.0.0.1:1/ --cacert DIR/c.pem")
+        .file("c.pem", "none")
+        .names("c.pem");
+}
+
+#[test]
+fn run_files_are_checked() {
+    let file = |text: &str| wrong("report DIR/run.json").file("run.json", text);
+    wrong("report DIR/none.json").names("none.json");
+    file("this is not JSON").names("run.json");
+    file(&json!({ "schema": "something.else", "version": 1 }).to_string()).names("run.json");
+    let newer = json!({ "schema": "moonwire.run", "version": 1000 }).to_string();
+    file(&newer).names("run.json").names("1000");
+    wrong("compare DIR/run.json DIR/run.json")
+        .file("run.json", &newer)
+        .names("1000");
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    wrong(&format!("serve --listen 127.0.0.1:{port}")).names(&port.to_string());
+}
+
+#[test]
+fn a_refused_port_is_a_run_without_a_verdict_to_trust() {
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let url = format!("ws://{closed}/echo");
+    let outcome = run(moonwire().args(["load", &url, "-c", "2", "-n", "10", "--drain", "1s"]));
+    assert_eq!(outcome.code, Some(INVALID), "{outcome:?}");
+    assert!(said(&outcome).contains("refused"), "{outcome:?}");
+}
+
+#[test]
+fn a_certificate_that_nobody_signed_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (other, _) = certificate::write(folder.path());
+    let server = Server::moonwire(&["--dev-tls"]);
+    let url = format!("{}/echo", server.url);
+    let mut load = moonwire();
+    load.args([
+        "load", &url, "-c", "1", "-n", "10", "--drain", "1s", "--cacert",
+    ])
+    .arg(other);
+    let outcome = run(&mut load);
+    assert_eq!(outcome.code, Some(INVALID), "{outcome:?}");
+    assert!(said(&outcome).contains("certificate"), "{outcome:?}");
+}
+
+#[test]
+fn a_server_that_dies_leaves_a_summary_and_a_reason() {
+    let server = Server::moonwire(&[]);
+    let url = format!("{}/echo", server.url);
+    let mut load = moonwire();
+    load.args([
+        "load", &url, "-c", "4", "-q", "200", "-d", "5s", "--drain", "1s",
+    ]);
+    let load = Running::start(&mut load);
+    thread::sleep(Duration::from_secs(2));
+    // Dropped is killed.
+    drop(server);
+    let outcome = load.finish();
+    assert_eq!(outcome.code, Some(INVALID), "{outcome:?}");
+    assert!(outcome.stdout.contains("INVALID"), "{outcome:?}");
+    assert!(said(&outcome).contains("connection"), "{outcome:?}");
+}
+
+#[test]
+fn an_interrupted_run_leaves_a_summary() {
+    let server = Server::moonwire(&[]);
+    let url = format!("{}/echo", server.url);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.json");
+    let mut load = moonwire();
+    load.args(["load", &url, "-c", "4", "-q", "200", "-d", "10m", "--json"])
+        .arg(&file);
+    let load = Running::start(&mut load);
+    thread::sleep(Duration::from_secs(2));
+    signal(load.id(), Signal::INT);
+    let outcome = load.finish();
+    assert_eq!(outcome.code, Some(INTERRUPTED), "{outcome:?}");
+    let json: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    assert!(json["messages"]["sent"].as_u64().unwrap() > 0, "{json}");
+    assert_eq!(json["messages"]["lost"], 0, "{json}");
+}
+
+/// What the user reads, wherever it was printed.
+fn said(outcome: &Outcome) -> String {
+    format!("{}{}", outcome.stdout, outcome.stderr).to_lowercase()
+}
+
+/// A command line that cannot work; run, and its answer checked, when dropped.
+struct Wrong {
+    /// Words; `DIR` stands for the folder of the case.
+    line: String,
+    folder: tempfile::TempDir,
+    names: Vec<String>,
+}
+
+fn wrong(line: &str) -> Wrong {
+    Wrong {
+        line: line.into(),
+        folder: tempfile::tempdir().unwrap(),
+        names: vec![],
+    }
+}
+
+/// A configuration file that cannot work.
+fn config(text: &str) -> Wrong {
+    wrong("serve --check --config DIR/moonwire.toml").file("moonwire.toml", text)
+}
+
+impl Wrong {
+    fn file(self, path: &str, text: &str) -> Self {
+        let path = self.folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+        self
+    }
+
+    /// What the answer must contain.
+    fn names(mut self, part: &str) -> Self {
+        self.names.push(part.into());
+        self
+    }
+}
+
+impl Drop for Wrong {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            return;
+        }
+        let folder = self.folder.path().to_str().unwrap();
+        let outcome = run(moonwire().args(self.line.replace("DIR", folder).split(' ')));
+        let answer = outcome.stderr.trim();
+        let case = format!("`{}` with {:?}\n{answer}\n", self.line, self.names);
+        assert_eq!(outcome.code, Some(BAD_CONFIGURATION), "{case}");
+        for name in &self.names {
+            assert!(answer.contains(name), "{name} is not named: {case}");
+        }
+        let sentences = answer.lines().filter(|line| !line.trim().is_empty());
+        let sentences = sentences.filter(|line| !line.starts_with("For more information"));
+        assert_eq!(sentences.count(), 1, "not one sentence: {case}");
+        assert!(!answer.contains("panicked"), "{case}");
+    }
+}

@@ -1,0 +1,10 @@
+//! Process tests: the product as a user meets it, over real sockets and signals.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod bad_input;
+mod hostile;
+mod trust;
+mod tungstenite;

@@ -1,0 +1,165 @@
+//! tokio-tungstenite on both sides: a client of our server, and a server for our generator.
+
+use std::sync::Arc;
+
+use futures_util::{SinkExt, StreamExt};
+use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
+use tokio_tungstenite::{accept_async, client_async};
+
+use crate::harness::{Server, certificate, load};
+use crate::trust::Anyone;
+
+#[test]
+fn a_client_echoes() {
+    let server = Server::moonwire(&[]);
+    runtime().block_on(async {
+        let stream = TcpStream::connect(server.address()).await.unwrap();
+        echo(stream, &server).await;
+    });
+}
+
+#[test]
+fn a_client_echoes_over_tls() {
+    let server = Server::moonwire(&["--dev-tls"]);
+    assert!(server.url.starts_with("wss:"), "{}", server.url);
+    runtime().block_on(async {
+        let stream = TcpStream::connect(server.address()).await.unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        echo(connector().connect(name, stream).await.unwrap(), &server).await;
+    });
+}
+
+#[test]
+fn the_generator_loses_nothing() {
+    let echo = Echo::start(None);
+    load::assert_no_loss(&echo.url);
+}
+
+#[test]
+fn the_generator_loses_nothing_over_tls() {
+    let echo = Echo::start(Some(acceptor()));
+    load::assert_no_loss(&echo.url);
+}
+
+/// Text, binary, 1 MiB in fragments, and a clean close.
+async fn echo(stream: impl AsyncRead + AsyncWrite + Unpin, server: &Server) {
+    let request = format!("ws://{}/echo", server.address());
+    let (mut socket, _) = client_async(request, stream).await.unwrap();
+    let small = [
+        Message::text("Grüße, 世界 🌙"),
+        Message::binary((0..=255).collect::<Vec<u8>>()),
+        Message::text(""),
+        Message::binary(vec![]),
+    ];
+    for message in small {
+        socket.send(message.clone()).await.unwrap();
+        assert_eq!(socket.next().await.unwrap().unwrap(), message);
+    }
+    let mut whole = Vec::new();
+    for index in 0..PIECES {
+        let piece = vec![u8::try_from(index).unwrap(); PIECE_BYTES];
+        let data = if index == 0 {
+            Data::Binary
+        } else {
+            Data::Continue
+        };
+        whole.extend_from_slice(&piece);
+        let frame = Frame::message(piece, OpCode::Data(data), index + 1 == PIECES);
+        socket.send(Message::Frame(frame)).await.unwrap();
+    }
+    assert!(
+        socket.next().await.unwrap().unwrap() == Message::binary(whole),
+        "1 MiB changed"
+    );
+    let goodbye = CloseFrame {
+        code: CloseCode::Normal,
+        reason: "done".into(),
+    };
+    socket.close(Some(goodbye)).await.unwrap();
+    match socket.next().await.unwrap().unwrap() {
+        Message::Close(Some(frame)) => assert_eq!(frame.code, CloseCode::Normal),
+        other => panic!("{other:?} instead of a close"),
+    }
+    assert!(
+        socket.next().await.is_none(),
+        "the server ends the connection after the close"
+    );
+}
+
+/// An echo server of tokio-tungstenite in a thread that lives as long as the tests.
+struct Echo {
+    url: String,
+}
+
+impl Echo {
+    fn start(tls: Option<TlsAcceptor>) -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let scheme = if tls.is_some() { "wss" } else { "ws" };
+        let url = format!("{scheme}://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || runtime().block_on(serve(listener, tls)));
+        Self { url }
+    }
+}
+
+async fn serve(listener: std::net::TcpListener, tls: Option<TlsAcceptor>) {
+    let listener = TcpListener::from_std(listener).unwrap();
+    while let Ok((stream, _)) = listener.accept().await {
+        stream.set_nodelay(true).unwrap();
+        let tls = tls.clone();
+        tokio::spawn(async move {
+            match tls {
+                Some(tls) => reply(tls.accept(stream).await.unwrap()).await,
+                None => reply(stream).await,
+            }
+        });
+    }
+}
+
+async fn reply(stream: impl AsyncRead + AsyncWrite + Unpin) {
+    let mut socket = accept_async(stream).await.unwrap();
+    while let Some(Ok(message)) = socket.next().await {
+        let echoed = message.is_text() || message.is_binary();
+        if echoed && socket.send(message).await.is_err() {
+            break;
+        }
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+fn acceptor() -> TlsAcceptor {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = certificate::write(folder.path());
+    let certificate = rustls::pki_types::CertificateDer::from_pem_file(certificate).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::from_pem_file(key).unwrap();
+    let config = rustls::ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    TlsAcceptor::from(Arc::new(config))
+}
+
+fn connector() -> TlsConnector {
+    let config = rustls::ClientConfig::builder()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Anyone))
+        .with_no_client_auth();
+    TlsConnector::from(Arc::new(config))
+}
+
+const PIECES: usize = 64;
+const PIECE_BYTES: usize = 16 * 1024;
