@@ -3,8 +3,17 @@
 //! The server under test is always another process, also when it is ours. Nothing here prints:
 //! progress goes out as events, results as `moonwire_report` values.
 
+mod environment;
 mod link;
+mod process;
+mod sampling;
+mod scheduling;
 
-pub use link::{
-    DirectionStats, IdleExchange, Link, LinkError, LinkKind, LinkMark, LinkSpec, LinkStats, Spread,
+// The public interface is:
+pub use crate::environment::describe as describe_environment;
+pub use crate::link::{
+    DirectionStats, IdleExchange, Link, LinkEnd, LinkError, LinkKind, LinkMark, LinkSpec,
+    LinkStats, Spread,
 };
+pub use crate::process::{ChildProcess, ChildSpec, Exit, ProcessError};
+pub use crate::sampling::{RareSample, Sample, Sampler, Series};

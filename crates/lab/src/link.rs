@@ -8,7 +8,6 @@ mod forwarder;
 mod idle;
 mod namespace;
 mod netem;
-mod scheduling;
 mod stats;
 mod tun;
 
@@ -39,9 +38,10 @@ pub struct LinkSpec {
     /// Bytes the link holds at most, those in flight included; newcomers beyond are dropped and
     /// counted. The default of 64 MiB holds 10,000 clients' four replies of 1 KiB, all at once.
     pub queue_bytes: usize,
-    /// Congestion control inside the link's namespaces. The default, cubic, is what most servers
-    /// run; a paced one such as BBR adds its own milliseconds to the first replies.
-    pub congestion_control: String,
+    /// Congestion controls for the link's namespaces, best first; the first that the kernel
+    /// allows there is taken. The default, cubic or else reno, sends as most servers do; a paced
+    /// one such as BBR adds its own milliseconds to the first replies.
+    pub congestion_controls: Vec<String>,
     /// Fixes jitter and loss.
     pub seed: u64,
     /// Insists on one kind; without, the best available is taken.
@@ -56,7 +56,7 @@ impl Default for LinkSpec {
             loss: 0.0,
             rate_bytes_per_s: None,
             queue_bytes: 64 << 20,
-            congestion_control: "cubic".to_owned(),
+            congestion_controls: vec!["cubic".to_owned(), "reno".to_owned()],
             seed: 1,
             kind: None,
         }
@@ -153,7 +153,10 @@ impl Link {
             }
         }
         let kind = spec.kind.unwrap_or(LinkKind::StandIn);
-        Err(LinkError::Unavailable { kind, reason: notes.join("; ") })
+        Err(LinkError::Unavailable {
+            kind,
+            reason: notes.join("; "),
+        })
     }
 
     /// How this link delays.
@@ -161,8 +164,12 @@ impl Link {
         match &self.path {
             Path::Loopback => LinkKind::Loopback,
             Path::StandIn => LinkKind::StandIn,
-            Path::Between { forwarder: None, .. } => LinkKind::Netem,
-            Path::Between { forwarder: Some(_), .. } => LinkKind::Tun,
+            Path::Between {
+                forwarder: None, ..
+            } => LinkKind::Netem,
+            Path::Between {
+                forwarder: Some(_), ..
+            } => LinkKind::Tun,
         }
     }
 
@@ -206,11 +213,11 @@ impl Link {
         }
     }
 
-    /// Moves the calling thread to the server's end for good.
-    pub(crate) fn enter_server(&self) -> io::Result<()> {
+    /// The server's end, for a child that is to live there.
+    pub fn server_end(&self) -> LinkEnd {
         match &self.path {
-            Path::Loopback | Path::StandIn => Ok(()),
-            Path::Between { server, .. } => server.enter(),
+            Path::Loopback | Path::StandIn => LinkEnd(None),
+            Path::Between { server, .. } => LinkEnd(Some(server.clone())),
         }
     }
 
@@ -248,12 +255,19 @@ impl Link {
         }
         match self.objection(&measured) {
             None => Ok(Some(measured)),
-            Some(reason) => Err(LinkError::NotAsAsked { measured: Box::new(measured), reason }),
+            Some(reason) => Err(LinkError::NotAsAsked {
+                measured: Box::new(measured),
+                reason,
+            }),
         }
     }
 
     fn with(spec: &LinkSpec, path: Path, notes: Vec<String>) -> Self {
-        Self { spec: spec.clone(), path, notes }
+        Self {
+            spec: spec.clone(),
+            path,
+            notes,
+        }
     }
 
     fn exchange(&self, exchanges: usize) -> io::Result<IdleExchange> {
@@ -299,21 +313,51 @@ impl Link {
 
     fn look(&self, restart: bool) -> LinkMark {
         let at = Instant::now();
-        let nothing = || (stats::Reading::default(), stats::Reading::default(), Duration::ZERO);
+        let nothing = || {
+            (
+                stats::Reading::default(),
+                stats::Reading::default(),
+                Duration::ZERO,
+            )
+        };
         let (up, down, cpu) = match &self.path {
             Path::Loopback | Path::StandIn => nothing(),
-            Path::Between { client, server, forwarder: Some(forwarder) } => (
-                forwarder.up().reading(client.transmit_drops(CLIENT_DEVICE), restart),
-                forwarder.down().reading(server.transmit_drops(SERVER_DEVICE), restart),
+            Path::Between {
+                client,
+                server,
+                forwarder: Some(forwarder),
+            } => (
+                forwarder
+                    .up()
+                    .reading(client.transmit_drops(CLIENT_DEVICE), restart),
+                forwarder
+                    .down()
+                    .reading(server.transmit_drops(SERVER_DEVICE), restart),
                 forwarder.cpu(),
             ),
-            Path::Between { client, server, forwarder: None } => (
+            Path::Between {
+                client,
+                server,
+                forwarder: None,
+            } => (
                 netem::reading(client, netem::CLIENT_DEVICE).unwrap_or_default(),
                 netem::reading(server, netem::SERVER_DEVICE).unwrap_or_default(),
                 Duration::ZERO,
             ),
         };
         LinkMark { up, down, cpu, at }
+    }
+}
+
+/// One end of a link, for a child that is to live there. The default is the network of this
+/// process.
+#[derive(Debug, Clone, Default)]
+pub struct LinkEnd(Option<Namespace>);
+
+impl LinkEnd {
+    /// Moves the calling thread there for good.
+    pub(crate) fn enter(&self) -> io::Result<()> {
+        self.0.as_ref().map_or(Ok(()), Namespace::enter)
     }
 }
 
@@ -325,7 +369,11 @@ const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 83, 0, 2);
 enum Path {
     Loopback,
     StandIn,
-    Between { client: Namespace, server: Namespace, forwarder: Option<Forwarder> },
+    Between {
+        client: Namespace,
+        server: Namespace,
+        forwarder: Option<Forwarder>,
+    },
 }
 
 const KINDS: [LinkKind; 3] = [LinkKind::Netem, LinkKind::Tun, LinkKind::StandIn];
@@ -343,10 +391,14 @@ const MTU_BYTES: u16 = 1500;
 
 fn check(spec: &LinkSpec) -> Result<(), LinkError> {
     if !(0.0..1.0).contains(&spec.loss) {
-        return Err(LinkError::BadSpec("the loss must be at least 0 and less than 1"));
+        return Err(LinkError::BadSpec(
+            "the loss must be at least 0 and less than 1",
+        ));
     }
     if spec.rate_bytes_per_s == Some(0) {
-        return Err(LinkError::BadSpec("the rate must be more than 0 bytes per second"));
+        return Err(LinkError::BadSpec(
+            "the rate must be more than 0 bytes per second",
+        ));
     }
     if spec.delay > DELAY_MAX || spec.jitter > DELAY_MAX {
         return Err(LinkError::BadSpec("delay and jitter must be at most 60 s"));
@@ -361,7 +413,11 @@ fn netem_path(spec: &LinkSpec, notes: &mut Vec<String>) -> io::Result<Path> {
     let (server, _) = Namespace::create(|| prepare(spec))?;
     netem::set_up(spec, &client, &server)?;
     notes.extend(client_notes);
-    Ok(Path::Between { client, server, forwarder: None })
+    Ok(Path::Between {
+        client,
+        server,
+        forwarder: None,
+    })
 }
 
 fn tun_path(spec: &LinkSpec, notes: &mut Vec<String>) -> io::Result<Path> {
@@ -369,7 +425,14 @@ fn tun_path(spec: &LinkSpec, notes: &mut Vec<String>) -> io::Result<Path> {
         // A loss or a bottleneck acts on packets of wire size, so offload must not merge them.
         let segmentation = spec.loss <= 0.0 && spec.rate_bytes_per_s.is_none();
         let queue_packets = DEVICE_QUEUE_PACKETS;
-        TunDevice { name, address, peer, mtu: MTU_BYTES, queue_packets, segmentation }
+        TunDevice {
+            name,
+            address,
+            peer,
+            mtu: MTU_BYTES,
+            queue_packets,
+            segmentation,
+        }
     };
     let client_end = end(CLIENT_DEVICE, CLIENT_ADDRESS, SERVER_ADDRESS);
     let server_end = end(SERVER_DEVICE, SERVER_ADDRESS, CLIENT_ADDRESS);
@@ -381,8 +444,14 @@ fn tun_path(spec: &LinkSpec, notes: &mut Vec<String>) -> io::Result<Path> {
     if !forwarder.is_real_time() {
         notes.push("the forwarder got no real-time priority".to_owned());
     }
-    Ok(Path::Between { client, server, forwarder: Some(forwarder) })
+    Ok(Path::Between {
+        client,
+        server,
+        forwarder: Some(forwarder),
+    })
 }
+
+const CONGESTION_CONTROL: &str = "net/ipv4/tcp_congestion_control";
 
 /// Sets up the calling thread's new namespace; returns what could not be set.
 fn prepare(spec: &LinkSpec) -> io::Result<Vec<String>> {
@@ -394,7 +463,6 @@ fn prepare(spec: &LinkSpec) -> io::Result<Vec<String>> {
         ("net/ipv4/ip_local_port_range", "1024 65535"),
         ("net/core/somaxconn", "65535"),
         ("net/ipv4/tcp_max_syn_backlog", "65535"),
-        ("net/ipv4/tcp_congestion_control", &spec.congestion_control),
     ];
     let mut notes = Vec::new();
     for (name, value) in settings {
@@ -403,6 +471,10 @@ fn prepare(spec: &LinkSpec) -> io::Result<Vec<String>> {
         {
             notes.push(format!("{name} is not {value}: {error}"));
         }
+    }
+    let set = |name: &String| namespace::write_sysctl(CONGESTION_CONTROL, name).is_ok();
+    if !spec.congestion_controls.iter().any(set) {
+        notes.push("the congestion control is the system's own".to_owned());
     }
     Ok(notes)
 }

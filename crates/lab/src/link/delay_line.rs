@@ -73,7 +73,10 @@ impl DelayLine {
 
     /// Takes the first `length` bytes of the slot as a packet that arrived at `now_ns`.
     pub(crate) fn commit(&mut self, length: usize, now_ns: u64) -> Fate {
-        assert!(length <= PACKET_BYTES_MAX, "a packet is no longer than its slot");
+        assert!(
+            length <= PACKET_BYTES_MAX,
+            "a packet is no longer than its slot"
+        );
         if self.loss > 0.0 && self.random.f64() < self.loss {
             return Fate::Lost;
         }
@@ -81,7 +84,11 @@ impl DelayLine {
             return Fate::QueueFull;
         }
         let release_ns = self.release_time(length, now_ns);
-        self.packets.push_back(Held { start: self.write_at, length, release_ns });
+        self.packets.push_back(Held {
+            start: self.write_at,
+            length,
+            release_ns,
+        });
         self.held_bytes += length;
         self.last_release_ns = release_ns;
         self.write_at += length;
@@ -93,8 +100,14 @@ impl DelayLine {
 
     /// The oldest packet and its release time, if that time has come.
     pub(crate) fn due(&self, now_ns: u64) -> Option<(&[u8], u64)> {
-        let front = self.packets.front().filter(|packet| packet.release_ns <= now_ns)?;
-        Some((&self.ring[front.start..front.start + front.length], front.release_ns))
+        let front = self
+            .packets
+            .front()
+            .filter(|packet| packet.release_ns <= now_ns)?;
+        Some((
+            &self.ring[front.start..front.start + front.length],
+            front.release_ns,
+        ))
     }
 
     /// Forgets the oldest packet.
@@ -153,7 +166,10 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn spec() -> LinkSpec {
-        LinkSpec { delay: Duration::from_millis(20), ..LinkSpec::default() }
+        LinkSpec {
+            delay: Duration::from_millis(20),
+            ..LinkSpec::default()
+        }
     }
 
     fn offer(line: &mut DelayLine, byte: u8, length: usize, now_ns: u64) -> Fate {
@@ -164,7 +180,10 @@ mod tests {
     fn drain(line: &mut DelayLine, now_ns: u64) -> Vec<(u8, usize, u64)> {
         let mut out = Vec::new();
         while let Some((bytes, release_ns)) = line.due(now_ns) {
-            assert!(bytes.iter().all(|byte| *byte == bytes[0]), "packets do not overlap");
+            assert!(
+                bytes.iter().all(|byte| *byte == bytes[0]),
+                "packets do not overlap"
+            );
             out.push((bytes[0], bytes.len(), release_ns));
             line.pop();
         }
@@ -183,7 +202,10 @@ mod tests {
 
     #[test]
     fn jitter_only_adds_and_keeps_the_order() {
-        let spec = LinkSpec { jitter: Duration::from_millis(5), ..spec() };
+        let spec = LinkSpec {
+            jitter: Duration::from_millis(5),
+            ..spec()
+        };
         let mut line = DelayLine::new(&spec, 42);
         for n in 0..200_u8 {
             offer(&mut line, n, 64, u64::from(n) * 100_000);
@@ -192,14 +214,23 @@ mod tests {
         for (n, (byte, _, release_ns)) in out.iter().enumerate() {
             assert_eq!(usize::from(*byte), n, "in order");
             let delayed_ns = release_ns - n as u64 * 100_000;
-            assert!((20 * MS..=25 * MS).contains(&delayed_ns), "{n}: {delayed_ns}");
+            assert!(
+                (20 * MS..=25 * MS).contains(&delayed_ns),
+                "{n}: {delayed_ns}"
+            );
         }
-        assert!(out.iter().any(|(byte, _, at)| at - u64::from(*byte) * 100_000 > 23 * MS));
+        assert!(
+            out.iter()
+                .any(|(byte, _, at)| at - u64::from(*byte) * 100_000 > 23 * MS)
+        );
     }
 
     #[test]
     fn the_queue_bound_drops_the_newcomer() {
-        let spec = LinkSpec { queue_bytes: 1000, ..spec() };
+        let spec = LinkSpec {
+            queue_bytes: 1000,
+            ..spec()
+        };
         let mut line = DelayLine::new(&spec, 1);
         assert_eq!(offer(&mut line, 1, 600, 0), Fate::Held);
         assert_eq!(offer(&mut line, 2, 600, 0), Fate::QueueFull);
@@ -210,7 +241,10 @@ mod tests {
 
     #[test]
     fn loss_is_as_frequent_as_asked() {
-        let spec = LinkSpec { loss: 0.01, ..spec() };
+        let spec = LinkSpec {
+            loss: 0.01,
+            ..spec()
+        };
         let mut line = DelayLine::new(&spec, 3);
         let lost = (0..100_000_u64)
             .filter(|n| {
@@ -224,7 +258,10 @@ mod tests {
 
     #[test]
     fn a_rate_spaces_the_packets_of_a_burst() {
-        let spec = LinkSpec { rate_bytes_per_s: Some(1_000_000), ..spec() };
+        let spec = LinkSpec {
+            rate_bytes_per_s: Some(1_000_000),
+            ..spec()
+        };
         let mut line = DelayLine::new(&spec, 1);
         for _ in 0..3 {
             offer(&mut line, 0, 1000, 0);
@@ -235,7 +272,10 @@ mod tests {
 
     #[test]
     fn the_ring_wraps_many_times_without_mixing_packets() {
-        let spec = LinkSpec { queue_bytes: 300_000, ..spec() };
+        let spec = LinkSpec {
+            queue_bytes: 300_000,
+            ..spec()
+        };
         let mut line = DelayLine::new(&spec, 1);
         let mut random = fastrand::Rng::with_seed(9);
         let (mut offered, mut seen) = (0_u64, 0_u64);

@@ -14,9 +14,10 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::LinkSpec;
 use super::delay_line::{DelayLine, Fate};
 use super::stats::Counters;
-use super::{LinkSpec, scheduling};
+use crate::scheduling;
 
 /// A running forwarder; dropping it ends the thread and with it the link.
 #[derive(Debug)]
@@ -44,14 +45,19 @@ impl Forwarder {
             shared: Arc::clone(&shared),
         };
         let (ready, started) = mpsc::channel();
-        let thread = std::thread::Builder::new().name("link".into()).spawn(move || {
-            pump.prepare_thread();
-            let _ = ready.send(());
-            pump.run();
-        })?;
+        let thread = std::thread::Builder::new()
+            .name("link".into())
+            .spawn(move || {
+                pump.prepare_thread();
+                let _ = ready.send(());
+                pump.run();
+            })?;
         // The thread id must be known before anybody asks for the CPU time.
         let _ = started.recv();
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
     }
 
     pub(crate) fn up(&self) -> &Counters {
@@ -111,15 +117,21 @@ struct Pump {
 
 impl Pump {
     fn prepare_thread(&self) {
-        self.shared.thread.store(rustix::thread::gettid().as_raw_nonzero().get(), Relaxed);
+        self.shared
+            .thread
+            .store(rustix::thread::gettid().as_raw_nonzero().get(), Relaxed);
         // Without this the kernel may batch the wake-up with others up to 50 microseconds late.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        self.shared.real_time.store(scheduling::prefer_real_time(), Relaxed);
+        self.shared
+            .real_time
+            .store(scheduling::prefer_real_time(), Relaxed);
     }
 
     fn run(&mut self) {
         while !self.shared.stop.load(Relaxed) {
-            let Ok((client, server)) = self.wait() else { return };
+            let Ok((client, server)) = self.wait() else {
+                return;
+            };
             release(&mut self.up, &self.server, &self.shared.up);
             release(&mut self.down, &self.client, &self.shared.down);
             if client {
@@ -162,7 +174,9 @@ impl Pump {
 fn release(line: &mut DelayLine, mut to: &File, counters: &Counters) {
     for _ in 0..BATCH_PACKETS_MAX {
         let now_ns = now_ns();
-        let Some((packet, release_ns)) = line.due(now_ns) else { return };
+        let Some((packet, release_ns)) = line.due(now_ns) else {
+            return;
+        };
         let length = packet.len();
         match to.write(packet) {
             Ok(_) => counters.released(length - HEADER_BYTES, now_ns - release_ns),

@@ -42,7 +42,12 @@ impl Spread {
             let rank = (samples.len() as f64 * quantile).ceil() as usize;
             samples[rank.clamp(1, samples.len()) - 1]
         };
-        Self { min_ns: samples[0], p50_ns: at(0.5), p99_ns: at(0.99), max_ns: at(1.0) }
+        Self {
+            min_ns: samples[0],
+            p50_ns: at(0.5),
+            p99_ns: at(0.99),
+            max_ns: at(1.0),
+        }
     }
 }
 

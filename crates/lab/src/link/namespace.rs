@@ -2,7 +2,10 @@
 //!
 //! A namespace belongs to a thread, not to the process, so nothing here changes the network of
 //! the threads that were there before; threads and children started inside inherit it.
-#![allow(unsafe_code, reason = "unshare(2) is unsafe in rustix because of the flags it could take")]
+#![allow(
+    unsafe_code,
+    reason = "unshare(2) is unsafe in rustix because of the flags it could take"
+)]
 
 use std::fs::{self, File};
 use std::io;
@@ -55,7 +58,11 @@ impl Namespace {
     /// A path by which other programs can name the namespace while this process lives.
     pub(crate) fn path(&self) -> String {
         use std::os::fd::AsRawFd;
-        format!("/proc/{}/fd/{}", std::process::id(), self.handle.as_raw_fd())
+        format!(
+            "/proc/{}/fd/{}",
+            std::process::id(),
+            self.handle.as_raw_fd()
+        )
     }
 
     /// Packets that the device's own transmit queue has dropped.
@@ -73,7 +80,9 @@ pub(crate) fn write_sysctl(name: &str, value: &str) -> io::Result<()> {
 
 fn on_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("namespace".into()).spawn_scoped(scope, work)?;
+        let thread = std::thread::Builder::new()
+            .name("namespace".into())
+            .spawn_scoped(scope, work)?;
         match thread.join() {
             Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),

@@ -70,26 +70,41 @@ fn words(line: &str) -> Vec<String> {
 }
 
 fn execute(command: &[String]) -> io::Result<()> {
-    let output = Command::new(&command[0]).args(&command[1..]).output().map_err(|error| {
-        io::Error::new(error.kind(), format!("{}: {error}", command[0]))
-    })?;
+    let output = Command::new(&command[0])
+        .args(&command[1..])
+        .output()
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", command[0])))?;
     if output.status.success() {
         return Ok(());
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
-    let said = stderr.lines().next().unwrap_or("no message").trim().to_owned();
+    let said = stderr
+        .lines()
+        .next()
+        .unwrap_or("no message")
+        .trim()
+        .to_owned();
     Err(io::Error::other(format!("{}: {said}", command.join(" "))))
 }
 
 /// Reads `Sent 1234 bytes 12 pkt (dropped 3, overlimits 0 requeues 0)`.
 fn parse_counters(text: &str) -> Option<Reading> {
-    let line = text.lines().find(|line| line.trim_start().starts_with("Sent "))?;
+    let line = text
+        .lines()
+        .find(|line| line.trim_start().starts_with("Sent "))?;
     let numbers: Vec<u64> = line
         .split(|character: char| !character.is_ascii_digit())
         .filter_map(|word| word.parse().ok())
         .collect();
-    let [bytes, packets, dropped_queue, ..] = numbers[..] else { return None };
-    Some(Reading { packets, bytes, dropped_queue, ..Reading::default() })
+    let [bytes, packets, dropped_queue, ..] = numbers[..] else {
+        return None;
+    };
+    Some(Reading {
+        packets,
+        bytes,
+        dropped_queue,
+        ..Reading::default()
+    })
 }
 
 #[cfg(test)]
@@ -100,7 +115,10 @@ mod tests {
 
     #[test]
     fn the_queue_command_states_delay_and_limit() {
-        let spec = LinkSpec { delay: Duration::from_millis(20), ..LinkSpec::default() };
+        let spec = LinkSpec {
+            delay: Duration::from_millis(20),
+            ..LinkSpec::default()
+        };
         assert_eq!(
             queue_command(&spec, "mw0").join(" "),
             "tc qdisc add dev mw0 root netem delay 20000us limit 65536"
@@ -140,6 +158,9 @@ mod tests {
         let error = execute(&words("sh -c false")).unwrap_err();
         assert!(error.to_string().contains("no message"), "{error}");
         let error = execute(&words("no-such-program-here")).unwrap_err();
-        assert!(error.to_string().starts_with("no-such-program-here"), "{error}");
+        assert!(
+            error.to_string().starts_with("no-such-program-here"),
+            "{error}"
+        );
     }
 }

@@ -116,7 +116,11 @@ impl Counters {
             dropped_write: self.dropped_write.load(Relaxed),
             dropped_device,
             queue_bytes_max,
-            lateness: self.lateness.iter().map(|count| count.load(Relaxed)).collect(),
+            lateness: self
+                .lateness
+                .iter()
+                .map(|count| count.load(Relaxed))
+                .collect(),
         }
     }
 }
@@ -209,7 +213,10 @@ mod tests {
         let samples = (0..10_000).map(|_| random.u64(..) >> random.u32(0..64));
         for value in samples.chain(0..100).chain([u64::MAX]) {
             let edge = upper_edge(bucket(value));
-            assert!(edge >= value && edge - value <= value / 8, "{value} -> {edge}");
+            assert!(
+                edge >= value && edge - value <= value / 8,
+                "{value} -> {edge}"
+            );
         }
     }
 
@@ -222,8 +229,15 @@ mod tests {
             counters.released(100, late_ns);
         }
         let stats = counters.reading(5, false).since(&mark);
-        assert_eq!((stats.packets, stats.bytes, stats.dropped_device), (4, 400, 2));
-        assert!((20..=22).contains(&stats.lateness_p50_ns), "{}", stats.lateness_p50_ns);
+        assert_eq!(
+            (stats.packets, stats.bytes, stats.dropped_device),
+            (4, 400, 2)
+        );
+        assert!(
+            (20..=22).contains(&stats.lateness_p50_ns),
+            "{}",
+            stats.lateness_p50_ns
+        );
         assert!((40_000..=45_000).contains(&stats.lateness_max_ns));
     }
 

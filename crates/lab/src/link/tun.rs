@@ -1,5 +1,8 @@
 //! TUN devices and interface addresses by ioctl, so that no `ip` tool is needed.
-#![allow(unsafe_code, reason = "no safe wrapper for these ioctls exists among our dependencies")]
+#![allow(
+    unsafe_code,
+    reason = "no safe wrapper for these ioctls exists among our dependencies"
+)]
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -27,7 +30,13 @@ pub(crate) fn open(device: &TunDevice<'_>) -> io::Result<File> {
         offload |= libc::TUN_F_TSO4;
     }
     // SAFETY: TUNSETOFFLOAD takes its argument by value and touches no memory of ours.
-    check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(offload)) })?;
+    check(unsafe {
+        libc::ioctl(
+            tun.as_raw_fd(),
+            libc::TUNSETOFFLOAD,
+            libc::c_ulong::from(offload),
+        )
+    })?;
     configure(device)?;
     Ok(tun)
 }
@@ -82,7 +91,10 @@ fn control_socket() -> io::Result<UdpSocket> {
 }
 
 fn request(name: &str) -> libc::ifreq {
-    assert!(name.len() < libc::IFNAMSIZ, "interface names are our own constants");
+    assert!(
+        name.len() < libc::IFNAMSIZ,
+        "interface names are our own constants"
+    );
     // SAFETY: ifreq is plain data for which all zeroes is a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
@@ -96,7 +108,10 @@ fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
     let mut data = [0; 14];
     // sockaddr_in: two bytes of port, then the address in network order.
     data[2..6].copy_from_slice(&octets);
-    libc::sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data: data }
+    libc::sockaddr {
+        sa_family: libc::AF_INET as libc::sa_family_t,
+        sa_data: data,
+    }
 }
 
 fn ioctl_request(

@@ -1,4 +1,4 @@
-//! Priority and CPU clock of a thread.
+//! Priority of a thread, CPU clocks of threads and processes.
 #![allow(unsafe_code, reason = "neither call has a safe wrapper in rustix")]
 
 use std::time::Duration;
@@ -14,10 +14,24 @@ pub(crate) fn prefer_real_time() -> bool {
 
 /// CPU time that a thread of this process has used; zero once it has ended.
 pub(crate) fn thread_cpu(thread: i32) -> Duration {
-    // The kernel's name for the clock of one thread: the inverted id, then the bits "one thread"
-    // and "scheduler clock".
-    let clock = (!thread << 3) | 6;
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    cpu_clock((!thread << 3) | CLOCK_OF_SCHEDULER | CLOCK_OF_ONE_THREAD)
+}
+
+/// CPU time that all threads of a process have used, those that ended included; zero once the
+/// process has ended.
+pub(crate) fn process_cpu(pid: i32) -> Duration {
+    cpu_clock((!pid << 3) | CLOCK_OF_SCHEDULER)
+}
+
+/// The kernel's names for CPU clocks: the inverted id, then three bits that say which clock.
+const CLOCK_OF_SCHEDULER: i32 = 2;
+const CLOCK_OF_ONE_THREAD: i32 = 4;
+
+fn cpu_clock(clock: i32) -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: the pointer is to a live timespec; an id that names no thread is an error, not UB.
     match unsafe { libc::clock_gettime(clock, &raw mut time) } {
         0 => Duration::new(time.tv_sec as u64, time.tv_nsec as u32),
@@ -38,6 +52,13 @@ mod tests {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
         assert!(sum > 0);
+    }
+
+    #[test]
+    fn the_cpu_clock_of_a_process_covers_its_threads() {
+        let thread = rustix::thread::gettid().as_raw_nonzero().get();
+        let of_thread = thread_cpu(thread);
+        assert!(process_cpu(std::process::id() as i32) >= of_thread);
     }
 
     #[test]

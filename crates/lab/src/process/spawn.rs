@@ -1,0 +1,60 @@
+//! Starting the child: everything between fork and exec.
+#![allow(
+    unsafe_code,
+    reason = "CommandExt::pre_exec is unsafe: it runs between fork and exec"
+)]
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Resource, Rlimit, Signal};
+use rustix::thread::CpuSet;
+
+use super::ChildSpec;
+
+/// Starts the program in a process group of its own, on its processors, with as many descriptors
+/// as it may have, and tied to the life of the calling thread.
+pub(super) fn spawn(spec: &ChildSpec) -> io::Result<Child> {
+    let mut command = Command::new(&spec.program);
+    command
+        .args(&spec.args)
+        .envs(spec.env.iter().map(|(name, value)| (name, value)))
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let cpus = cpu_set(&spec.cpus);
+    let parent = rustix::process::getpid();
+    let before_exec = move || {
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        if rustix::process::getppid() != Some(parent) {
+            // The parent died before the line above took effect.
+            return Err(rustix::io::Errno::SRCH.into());
+        }
+        if let Some(cpus) = &cpus {
+            rustix::thread::sched_setaffinity(None, cpus)?;
+        }
+        let limit = rustix::process::getrlimit(Resource::Nofile);
+        let raised = Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        };
+        rustix::process::setrlimit(Resource::Nofile, raised)?;
+        Ok(())
+    };
+    // SAFETY: the closure makes system calls only; it neither allocates nor takes a lock.
+    unsafe { command.pre_exec(before_exec) };
+    command.spawn()
+}
+
+fn cpu_set(cpus: &[usize]) -> Option<CpuSet> {
+    if cpus.is_empty() {
+        return None;
+    }
+    let mut set = CpuSet::new();
+    for cpu in cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU) {
+        set.set(*cpu);
+    }
+    Some(set)
+}

@@ -1,0 +1,297 @@
+//! What a process uses while it is under load, read from outside at a fixed period.
+
+use std::fs;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use procfs::process::Process;
+use serde::Serialize;
+
+use crate::scheduling;
+
+/// One look at a process.
+#[derive(Debug, Clone, Serialize)]
+pub struct Sample {
+    /// When, on the clock the run uses.
+    #[serde(skip)]
+    pub at: Instant,
+    /// CPU time of all its threads since it started, nanoseconds.
+    pub cpu_ns: u64,
+    /// Resident memory, bytes.
+    pub rss_bytes: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Context switches because a thread waited, all threads.
+    pub voluntary_switches: u64,
+    /// Context switches because something else was to run, all threads.
+    pub involuntary_switches: u64,
+    /// TCP segments sent again in its network namespace since that began.
+    pub retransmitted_segments: u64,
+    /// Connections that its namespace's full listen queues have turned away.
+    pub listen_overflows: u64,
+    /// Memory of all TCP sockets, bytes (the kernel keeps one account for all namespaces).
+    pub tcp_memory_bytes: u64,
+    /// What costs the process something to find out, looked at less often.
+    pub rare: Option<RareSample>,
+}
+
+/// The part of a sample that holds locks of the process while it is read.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct RareSample {
+    /// Proportional share of memory, bytes.
+    pub pss_bytes: u64,
+    /// Open file descriptors.
+    pub descriptors: u64,
+}
+
+/// The samples of one run, oldest first.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Series(pub Vec<Sample>);
+
+impl Series {
+    /// CPU used in `[from, to)` as a share of one core, from the samples around it.
+    pub fn cpu_share(&self, from: Instant, to: Instant) -> Option<f64> {
+        let (from_ns, to_ns) = (self.cpu_ns_at(from)?, self.cpu_ns_at(to)?);
+        let wall = to.checked_duration_since(from)?.as_secs_f64();
+        (wall > 0.0).then(|| (to_ns - from_ns).max(0.0) / 1e9 / wall)
+    }
+
+    /// CPU time at a moment, interpolated between the samples around it.
+    pub fn cpu_ns_at(&self, at: Instant) -> Option<f64> {
+        let after = self.0.partition_point(|sample| sample.at <= at);
+        let before = self.0.get(after.checked_sub(1)?)?;
+        let Some(next) = self.0.get(after) else {
+            // The last sample stands for the moments right after it.
+            return Some(before.cpu_ns as f64);
+        };
+        let part = (at - before.at).as_secs_f64() / (next.at - before.at).as_secs_f64();
+        Some(before.cpu_ns as f64 + part * (next.cpu_ns as f64 - before.cpu_ns as f64))
+    }
+
+    /// The last sample not after `at`.
+    pub fn last_until(&self, at: Instant) -> Option<&Sample> {
+        self.0[..self.0.partition_point(|sample| sample.at <= at)].last()
+    }
+
+    /// The largest resident memory seen.
+    pub fn rss_peak_bytes(&self) -> Option<u64> {
+        self.0.iter().map(|sample| sample.rss_bytes).max()
+    }
+}
+
+/// A thread that looks at a process until it is stopped.
+#[derive(Debug)]
+pub struct Sampler {
+    stop: Sender<()>,
+    thread: JoinHandle<Series>,
+}
+
+impl Sampler {
+    /// Starts looking at the process every `period` (at least 10 ms). The first look is taken
+    /// before this returns, so that an idle process is on record.
+    pub fn start(pid: i32, period: Duration) -> Self {
+        let period = period.max(PERIOD_MIN);
+        let (stop, stopped) = mpsc::channel();
+        let first = look(pid, true);
+        let thread = std::thread::spawn(move || {
+            let mut samples: Vec<Sample> = first.into_iter().collect();
+            let mut next = Instant::now() + period;
+            let mut looks = 0_u64;
+            loop {
+                let pause = next.saturating_duration_since(Instant::now());
+                let last = !matches!(stopped.recv_timeout(pause), Err(RecvTimeoutError::Timeout));
+                looks += 1;
+                let rare = last || looks.is_multiple_of(RARE_EVERY);
+                match look(pid, rare) {
+                    Some(sample) if samples.len() < SAMPLES_MAX => samples.push(sample),
+                    // Beyond the bound only the newest look is kept, for the final figures.
+                    Some(sample) => samples[SAMPLES_MAX - 1] = sample,
+                    None => return Series(samples),
+                }
+                if last {
+                    return Series(samples);
+                }
+                // A late look does not bring the next one forward.
+                next = (next + period).max(Instant::now());
+            }
+        });
+        Self { stop, thread }
+    }
+
+    /// Takes a last look and returns them all.
+    pub fn stop(self) -> Series {
+        let _ = self.stop.send(());
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+const PERIOD_MIN: Duration = Duration::from_millis(10);
+/// Every how many looks the rare part is read: it walks page tables and descriptor tables.
+const RARE_EVERY: u64 = 20;
+/// More than a day at one sample a second.
+const SAMPLES_MAX: usize = 100_000;
+
+/// Looks at a process; `None` once it has ended.
+fn look(pid: i32, rare: bool) -> Option<Sample> {
+    let process = Process::new(pid).ok()?;
+    let stat = process.stat().ok()?;
+    let at = Instant::now();
+    let cpu_ns = scheduling::process_cpu(pid).as_nanos() as u64;
+    if stat.state == 'Z' {
+        return None;
+    }
+    let (voluntary_switches, involuntary_switches) = switches(&process);
+    let tables = |name: &str| fs::read_to_string(format!("/proc/{pid}/net/{name}"));
+    let counter = |table: &str, row: &str, column: &str| {
+        tables(table)
+            .ok()
+            .and_then(|text| titled(&text, row, column))
+            .unwrap_or(0)
+    };
+    let tcp_pages = tables("sockstat")
+        .ok()
+        .and_then(|text| labelled(&text, "TCP", "mem"));
+    Some(Sample {
+        at,
+        cpu_ns,
+        rss_bytes: stat.rss * procfs::page_size(),
+        threads: u64::try_from(stat.num_threads).unwrap_or(0),
+        voluntary_switches,
+        involuntary_switches,
+        retransmitted_segments: counter("snmp", "Tcp", "RetransSegs"),
+        listen_overflows: counter("netstat", "TcpExt", "ListenOverflows"),
+        tcp_memory_bytes: tcp_pages.unwrap_or(0) * procfs::page_size(),
+        rare: rare.then(|| look_closely(&process)).flatten(),
+    })
+}
+
+fn look_closely(process: &Process) -> Option<RareSample> {
+    let rollup = process.smaps_rollup().ok()?;
+    let pss_bytes = rollup
+        .memory_map_rollup
+        .iter()
+        .find_map(|map| map.extension.map.get("Pss"));
+    Some(RareSample {
+        pss_bytes: pss_bytes.copied().unwrap_or(0),
+        descriptors: process.fd_count().ok()? as u64,
+    })
+}
+
+/// Context switches of all threads: `/proc/PID/status` alone has only the first thread's.
+fn switches(process: &Process) -> (u64, u64) {
+    let Ok(tasks) = process.tasks() else {
+        return (0, 0);
+    };
+    tasks
+        .flatten()
+        .filter_map(|task| task.status().ok())
+        .fold((0, 0), |sum, status| {
+            (
+                sum.0 + status.voluntary_ctxt_switches.unwrap_or(0),
+                sum.1 + status.nonvoluntary_ctxt_switches.unwrap_or(0),
+            )
+        })
+}
+
+/// Reads a table like `/proc/net/snmp`: per row one line of titles and one of values.
+fn titled(text: &str, row: &str, column: &str) -> Option<u64> {
+    let mut lines = text
+        .lines()
+        .filter_map(|line| line.strip_prefix(row)?.strip_prefix(':'));
+    let (titles, values) = (lines.next()?, lines.next()?);
+    let at = titles
+        .split_whitespace()
+        .position(|title| title == column)?;
+    values.split_whitespace().nth(at)?.parse().ok()
+}
+
+/// Reads a table like `/proc/net/sockstat`: per row one line of names, each before its value.
+fn labelled(text: &str, row: &str, name: &str) -> Option<u64> {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(row)?.strip_prefix(':'))?;
+    line.split_whitespace()
+        .skip_while(|word| *word != name)
+        .nth(1)?
+        .parse()
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(at: Instant, cpu_ns: u64) -> Sample {
+        Sample {
+            at,
+            cpu_ns,
+            rss_bytes: cpu_ns,
+            threads: 1,
+            voluntary_switches: 0,
+            involuntary_switches: 0,
+            retransmitted_segments: 0,
+            listen_overflows: 0,
+            tcp_memory_bytes: 0,
+            rare: None,
+        }
+    }
+
+    #[test]
+    fn cpu_is_interpolated_between_samples() {
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let series = Series(vec![sample(at(0), 0), sample(at(1000), 500_000_000)]);
+        assert_eq!(series.cpu_share(at(200), at(400)), Some(0.5));
+        assert_eq!(
+            series.cpu_ns_at(at(5000)),
+            Some(5e8),
+            "the last sample stands"
+        );
+        assert_eq!(series.cpu_ns_at(start - Duration::from_millis(1)), None);
+        assert_eq!(
+            series.last_until(at(999)).map(|sample| sample.cpu_ns),
+            Some(0)
+        );
+        assert_eq!(series.rss_peak_bytes(), Some(500_000_000));
+    }
+
+    #[test]
+    fn an_empty_series_knows_nothing() {
+        assert_eq!(
+            Series::default().cpu_share(Instant::now(), Instant::now()),
+            None
+        );
+        assert_eq!(Series::default().rss_peak_bytes(), None);
+    }
+
+    #[test]
+    fn kernel_tables_are_read_by_name() {
+        let snmp = "Ip: A B\nIp: 1 2\nTcp: ActiveOpens RetransSegs\nTcp: 7 42\n";
+        assert_eq!(titled(snmp, "Tcp", "RetransSegs"), Some(42));
+        assert_eq!(titled(snmp, "Tcp", "Missing"), None);
+        assert_eq!(titled(snmp, "Udp", "A"), None);
+        let sockstat = "sockets: used 22\nTCP: inuse 2 orphan 6 tw 0 alloc 8 mem 591\n";
+        assert_eq!(labelled(sockstat, "TCP", "mem"), Some(591));
+        assert_eq!(labelled(sockstat, "UDP", "mem"), None);
+    }
+
+    #[test]
+    fn this_process_is_on_record_from_the_start_to_the_stop() {
+        let sampler = Sampler::start(std::process::id() as i32, Duration::from_secs(3600));
+        let series = sampler.stop();
+        assert_eq!(series.0.len(), 2);
+        let last = &series.0[1];
+        assert!(last.cpu_ns >= series.0[0].cpu_ns && last.rss_bytes > 100_000 && last.threads > 0);
+        let rare = last.rare.expect("the last look is a close one");
+        assert!(rare.pss_bytes > 0 && rare.descriptors > 2);
+    }
+
+    #[test]
+    fn a_process_that_ended_has_no_samples() {
+        let mut child = std::process::Command::new("/bin/true").spawn().unwrap();
+        child.wait().unwrap();
+        let sampler = Sampler::start(child.id() as i32, Duration::from_secs(3600));
+        assert!(sampler.stop().0.is_empty());
+    }
+}
