@@ -23,6 +23,8 @@ mod limits;
 mod mask;
 mod message;
 mod opcode;
+#[cfg(test)]
+mod tests;
 
 // The public interface is:
 pub use close::CloseCode;

@@ -152,4 +152,10 @@ impl Connection {
     pub fn is_closed(&self) -> bool {
         self.failed || (self.close_sent && self.close_received)
     }
+
+    /// Whether anything of the peer is kept beyond the connection itself.
+    #[cfg(test)]
+    pub(crate) fn keeps_anything(&self) -> bool {
+        self.message.is_some() || self.control.is_some() || self.pong_owed.is_some()
+    }
 }

@@ -373,10 +373,19 @@ mod tests {
         }
     }
 
+    fn check_refusals(cases: impl IntoIterator<Item = Refusal>) {
+        for (number, (result, error, status)) in cases.into_iter().enumerate() {
+            assert_eq!(result, Err(error), "case {number}");
+            assert_eq!(error.status(), status, "case {number}");
+        }
+    }
+
+    type Refusal = (Result<Request, RequestError>, RequestError, u16);
+
     #[test]
-    fn each_fault_has_its_status() {
+    fn each_fault_of_an_upgrade_has_its_status() {
         use RequestError::*;
-        let cases = [
+        check_refusals([
             (upgrade_but(0, "POST / HTTP/1.1"), MethodNotAllowed, 405),
             (upgrade_but(0, "get / HTTP/1.1"), MethodNotAllowed, 405),
             (upgrade_but(0, "GET / HTTP/1.0"), VersionNotSupported, 505),
@@ -452,11 +461,7 @@ mod tests {
                 HeadTooLarge,
                 431,
             ),
-        ];
-        for (number, (result, error, status)) in cases.into_iter().enumerate() {
-            assert_eq!(result, Err(error), "case {number}");
-            assert_eq!(error.status(), status, "case {number}");
-        }
+        ]);
     }
 
     #[test]

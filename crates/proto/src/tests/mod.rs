@@ -1,0 +1,6 @@
+//! Both ends of a connection in memory: scenarios, and properties that hold however the bytes are
+//! split into reads.
+
+mod pair;
+mod scenarios;
+mod splits;
