@@ -1,14 +1,17 @@
 //! Sockets, TLS, timers and the session: the room where bytes of the network become frames.
 //!
-//! A socket and a frame meet only in [`Session`].
+//! A socket and a frame meet only in [`Session`]. The order in which a loop calls things is
+//! written at [`Driver`] (one turn) and at [`Session`] (one connection).
 
 mod buffer;
 mod driver;
 mod epoll;
 mod listener;
-mod sim;
+mod session;
+pub mod sim;
 mod time;
 mod timers;
+mod tls;
 
 // The public interface is:
 pub use buffer::{Plaintext, ReceiveBuffer};
@@ -17,5 +20,10 @@ pub use driver::{
 };
 pub use epoll::EpollDriver;
 pub use listener::listen_socket;
+pub use session::{
+    ConnectError, DetachedSession, Flushed, HandshakeTimings, Input, SendError, Session,
+    SessionError, SessionEvent, SessionLimits, random_mask,
+};
 pub use time::Time;
 pub use timers::Timers;
+pub use tls::{ClientTls, ServerTls, TlsError, Trust};

@@ -1,0 +1,62 @@
+//! What happens when nothing happens.
+
+use super::error::SessionError;
+use super::event::SessionEvent;
+use super::{Phase, Session, Stage};
+use crate::time::Time;
+
+impl Session {
+    /// When [`on_deadline`](Self::on_deadline) is to be called; it may move later without notice
+    /// and moves earlier only in `flush` and by the calls before it, so arm it after `flush`.
+    pub fn deadline(&self) -> Option<Time> {
+        match (self.phase, &self.stage) {
+            (Phase::Active, Stage::Handshake(_)) => {
+                Some(self.heard + self.limits.handshake_timeout)
+            }
+            (Phase::Active, Stage::Open(_)) if self.is_pinged => {
+                let silence = self.limits.pong_timeout.or(self.limits.idle_timeout)?;
+                Some(self.heard + silence)
+            }
+            (Phase::Active, Stage::Open(_)) => Some(self.heard + self.limits.idle_timeout?),
+            (Phase::Closing | Phase::Draining | Phase::HalfClosed, _) => {
+                (self.close_by < Time::MAX).then_some(self.close_by)
+            }
+            (Phase::Finished | Phase::Gone, _) => None,
+        }
+    }
+
+    /// Acts on a deadline that has passed: sends a ping, or ends the connection. Does nothing when
+    /// the deadline has moved later since the timer was armed. Flush afterwards.
+    pub fn on_deadline(&mut self, now: Time) -> Option<SessionEvent<'_>> {
+        if self.deadline().is_none_or(|deadline| deadline > now) {
+            return None;
+        }
+        match (self.phase, &mut self.stage) {
+            (Phase::Active, Stage::Handshake(_)) => {
+                Some(self.time_out(SessionError::HandshakeTimeout))
+            }
+            (Phase::Active, Stage::Open(_)) if self.is_paused => {
+                Some(self.time_out(SessionError::WriteStalled))
+            }
+            (Phase::Active, Stage::Open(_))
+                if self.is_pinged && self.limits.pong_timeout.is_some() =>
+            {
+                Some(self.time_out(SessionError::PongTimeout))
+            }
+            (Phase::Active, Stage::Open(_)) => {
+                self.is_pinged = true;
+                self.heard = now;
+                // A peer with a full queue is not sent a ping; its silence counts all the same.
+                let _ = self.ping(b"");
+                None
+            }
+            (Phase::Closing, _) => Some(self.time_out(SessionError::CloseTimeout)),
+            (Phase::Draining | Phase::HalfClosed, _) => {
+                // The last event was given; what is left undone is the peer's loss.
+                self.abort();
+                None
+            }
+            (Phase::Finished | Phase::Gone, _) => None,
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! What a session knows only until it is upgraded.
+
+use moonwire_proto::{Request, RequestReader, Response, ResponseReader};
+
+use super::event::HandshakeTimings;
+use crate::time::Time;
+
+/// The way to the 101, boxed because most connections have it behind them.
+#[derive(Debug)]
+pub(super) enum Handshake {
+    Server(ServerHandshake),
+    Client(ClientHandshake),
+}
+
+/// A server waits for a request, then for the caller's answer to it.
+#[derive(Debug)]
+pub(super) struct ServerHandshake {
+    pub(super) reader: RequestReader,
+    /// The request that is not answered yet.
+    pub(super) request: Option<Request>,
+}
+
+/// A client waits for the connection, then for TLS, then for the response.
+#[derive(Debug)]
+pub(super) struct ClientHandshake {
+    pub(super) reader: ResponseReader,
+    /// The request, until it can be sent.
+    pub(super) request: Option<Vec<u8>>,
+    pub(super) started: Time,
+    /// When there was a connection.
+    pub(super) connected: Option<Time>,
+    /// When the request could be sent: after TLS, or when there was a connection.
+    pub(super) secured: Option<Time>,
+}
+
+impl ClientHandshake {
+    pub(super) fn timings(&self, now: Time, tls: bool) -> HandshakeTimings {
+        let connected = self.connected.unwrap_or(now);
+        let secured = self.secured.unwrap_or(connected);
+        HandshakeTimings {
+            tcp: connected - self.started,
+            tls: tls.then(|| secured - connected),
+            upgrade: now - secured,
+        }
+    }
+}
+
+/// What a client's handshake came to.
+pub(super) enum Answer {
+    Upgraded(Box<Response>, HandshakeTimings),
+    Refused(Box<Response>),
+}

@@ -1,0 +1,43 @@
+//! The bounds of one connection.
+
+use std::time::Duration;
+
+use moonwire_proto::Limits;
+
+/// Bounds and timeouts, shared by all connections of a listener or a load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionLimits {
+    /// What one peer may make us keep or do at the level of the protocol.
+    pub protocol: Limits,
+    /// Most bytes that may wait to be written when another message is queued; beyond it
+    /// [`crate::SendError::QueueFull`]. The queue can exceed it by the one message that found it
+    /// within the bound.
+    pub write_queue_bytes_max: usize,
+    /// While more than this waits to be written, nothing is received from the peer: one that does
+    /// not read its answers is not given more of them.
+    pub write_queue_pause_bytes: usize,
+    /// From accept or connect to the 101, TLS included. Absolute: it is not put off by bytes that
+    /// trickle in.
+    pub handshake_timeout: Duration,
+    /// A peer that was silent for so long is sent a ping; None: never.
+    pub idle_timeout: Option<Duration>,
+    /// A peer that stays silent for so long after such a ping has failed; None: pings only keep
+    /// the path open, and are repeated.
+    pub pong_timeout: Option<Duration>,
+    /// How long the peer may take to answer a close frame, to read the last bytes and to close.
+    pub close_timeout: Duration,
+}
+
+impl Default for SessionLimits {
+    fn default() -> Self {
+        Self {
+            protocol: Limits::default(),
+            write_queue_bytes_max: 16 * 1024 * 1024,
+            write_queue_pause_bytes: 1024 * 1024,
+            handshake_timeout: Duration::from_secs(10),
+            idle_timeout: Some(Duration::from_secs(120)),
+            pong_timeout: Some(Duration::from_secs(30)),
+            close_timeout: Duration::from_secs(5),
+        }
+    }
+}

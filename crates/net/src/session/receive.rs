@@ -1,0 +1,255 @@
+//! From received bytes to events.
+
+use moonwire_proto::{Connection, Event, Request};
+
+use super::error::SessionError;
+use super::event::SessionEvent;
+use super::handshake::{Answer, Handshake};
+use super::{Phase, Session, Stage, random_mask};
+use crate::buffer::Plaintext;
+use crate::time::Time;
+
+/// Plaintext of one read that was not looked at yet, in the driver's buffer or the loop's scratch.
+#[derive(Debug)]
+pub struct Input<'b> {
+    bytes: &'b mut [u8],
+    /// How much of `bytes` was taken. Invariant: 0 <= taken <= bytes.len().
+    taken: usize,
+}
+
+impl Session {
+    /// Makes plaintext of received bytes: without TLS they are passed through as they are, with
+    /// TLS the records are opened into `scratch`. Bytes kept from before come first.
+    ///
+    /// An error is the event that ends the session; flush, so that the peer gets the alert.
+    pub fn open<'b>(
+        &mut self,
+        received: &'b mut [u8],
+        scratch: &'b mut Plaintext,
+    ) -> Result<Input<'b>, SessionError> {
+        if self.phase > Phase::Closing {
+            // Nobody is interested any more; received only to find the end of the stream.
+            return Ok(Input {
+                bytes: &mut [],
+                taken: 0,
+            });
+        }
+        if self.tls.is_none() && (self.kept.is_none() || self.request().is_some()) {
+            return Ok(Input {
+                bytes: received,
+                taken: 0,
+            });
+        }
+        scratch.bytes.clear();
+        if self.request().is_none()
+            && let Some(kept) = self.kept.take()
+        {
+            scratch.bytes.extend_from_slice(&kept);
+        }
+        match &mut self.tls {
+            None => scratch.bytes.extend_from_slice(received),
+            Some(tls) => {
+                if let Err(error) = tls.open(received, &mut scratch.bytes) {
+                    self.release();
+                    self.phase = Phase::Draining;
+                    return Err(SessionError::Tls(error));
+                }
+            }
+        }
+        Ok(Input {
+            bytes: &mut scratch.bytes,
+            taken: 0,
+        })
+    }
+
+    /// The bytes that were kept while the request was not answered, or while the connection
+    /// changed its driver: to be polled after a late `accept`, and after `attach`.
+    pub fn unread<'b>(&mut self, scratch: &'b mut Plaintext) -> Input<'b> {
+        scratch.bytes.clear();
+        if self.phase <= Phase::Closing
+            && self.request().is_none()
+            && let Some(kept) = self.kept.take()
+        {
+            scratch.bytes.extend_from_slice(&kept);
+        }
+        Input {
+            bytes: &mut scratch.bytes,
+            taken: 0,
+        }
+    }
+
+    /// The next event in `input`; call until None. Between two calls the caller may do anything to
+    /// this session and others.
+    pub fn poll<'a>(&'a mut self, input: &'a mut Input<'_>, now: Time) -> Option<SessionEvent<'a>> {
+        self.note_heard(now);
+        if self.phase > Phase::Closing {
+            return None;
+        }
+        if self.outbox.capacity() == 0 {
+            self.reserve_outbox();
+        }
+        if matches!(self.stage, Stage::Handshake(_)) {
+            return self.poll_handshake(input, now);
+        }
+        let Stage::Open(connection) = &mut self.stage else {
+            return None;
+        };
+        let Input { bytes, taken } = input;
+        let step = connection.receive(bytes.get_mut(*taken..)?, &mut self.outbox);
+        *taken += step.taken;
+        Some(match step.event? {
+            Event::Message { opcode, payload } => SessionEvent::Message { opcode, payload },
+            Event::Ping(payload) => SessionEvent::Ping(payload),
+            Event::Pong(payload) => SessionEvent::Pong(payload),
+            Event::Close { code, reason } => {
+                let local = self.phase == Phase::Closing;
+                self.phase = Phase::Draining;
+                SessionEvent::Closed {
+                    code,
+                    reason,
+                    local,
+                }
+            }
+            Event::Failed(error) => {
+                self.phase = Phase::Draining;
+                SessionEvent::Failed(SessionError::Protocol(error))
+            }
+        })
+    }
+
+    /// The bytes of one read that nobody looked at are kept while the connection changes hands.
+    pub fn keep(&mut self, input: Input<'_>) {
+        let rest = input.bytes.get(input.taken..).unwrap_or_default();
+        if !rest.is_empty() && self.phase <= Phase::Closing {
+            self.kept.get_or_insert_default().extend_from_slice(rest);
+        }
+    }
+
+    fn note_heard(&mut self, now: Time) {
+        if matches!(self.stage, Stage::Open(_)) {
+            self.heard = now;
+            self.is_pinged = false;
+        }
+    }
+
+    fn poll_handshake<'a>(
+        &'a mut self,
+        input: &mut Input<'_>,
+        now: Time,
+    ) -> Option<SessionEvent<'a>> {
+        self.begin_upgrade(now);
+        if self.is_client {
+            self.poll_client(input, now)
+        } else {
+            self.poll_server(input)
+        }
+    }
+
+    fn poll_server<'a>(&'a mut self, input: &mut Input<'_>) -> Option<SessionEvent<'a>> {
+        if self.request().is_some() {
+            return self.keep_pipelined(input);
+        }
+        let Stage::Handshake(handshake) = &mut self.stage else {
+            return None;
+        };
+        let Handshake::Server(server) = &mut **handshake else {
+            return None;
+        };
+        match server.reader.receive(input.rest()) {
+            Ok(None) => {
+                input.taken = input.bytes.len();
+                None
+            }
+            Ok(Some((request, taken))) => {
+                input.taken += taken;
+                let request: &Request = server.request.insert(request);
+                Some(SessionEvent::Request(request))
+            }
+            Err(error) => {
+                self.outbox.extend_from_slice(&error.response());
+                self.phase = Phase::Draining;
+                Some(SessionEvent::Failed(SessionError::Request(error)))
+            }
+        }
+    }
+
+    /// A client may send frames right behind its request, before it can know the answer.
+    fn keep_pipelined<'a>(&'a mut self, input: &mut Input<'_>) -> Option<SessionEvent<'a>> {
+        let rest = input.rest();
+        if rest.is_empty() {
+            return None;
+        }
+        let kept = self.kept.get_or_insert_default();
+        if kept.len() + rest.len() > PIPELINED_BYTES_MAX {
+            return Some(self.fail(SessionError::PipelinedTooMuch));
+        }
+        kept.extend_from_slice(rest);
+        input.taken = input.bytes.len();
+        None
+    }
+
+    fn poll_client<'a>(&'a mut self, input: &mut Input<'_>, now: Time) -> Option<SessionEvent<'a>> {
+        match self.read_response(input, now)? {
+            Err(error) => {
+                self.is_aborted = true;
+                Some(self.fail(error))
+            }
+            Ok(Answer::Refused(response)) => {
+                self.phase = Phase::Draining;
+                Some(SessionEvent::Refused {
+                    status: response.status(),
+                    response,
+                })
+            }
+            Ok(Answer::Upgraded(response, timings)) => {
+                let connection = Connection::client(&self.limits.protocol, random_mask);
+                self.stage = Stage::Open(connection);
+                self.note_heard(now);
+                Some(SessionEvent::Upgraded { response, timings })
+            }
+        }
+    }
+
+    fn read_response(
+        &mut self,
+        input: &mut Input<'_>,
+        now: Time,
+    ) -> Option<Result<Answer, SessionError>> {
+        let tls = self.tls.is_some();
+        let Stage::Handshake(handshake) = &mut self.stage else {
+            return None;
+        };
+        let Handshake::Client(client) = &mut **handshake else {
+            return None;
+        };
+        if input.rest().is_empty() {
+            return None;
+        }
+        match client.reader.receive(input.rest()) {
+            Ok(None) => {
+                input.taken = input.bytes.len();
+                None
+            }
+            Ok(Some((response, taken))) => {
+                input.taken += taken;
+                let response = Box::new(response);
+                if response.is_upgrade() {
+                    return Some(Ok(Answer::Upgraded(response, client.timings(now, tls))));
+                }
+                Some(Ok(Answer::Refused(response)))
+            }
+            Err(error) => Some(Err(SessionError::Response(error))),
+        }
+    }
+}
+
+impl Input<'_> {
+    /// What was not taken yet.
+    fn rest(&self) -> &[u8] {
+        self.bytes.get(self.taken..).unwrap_or_default()
+    }
+}
+
+/// How much may follow a request before it is answered: answers take well under a round trip, so
+/// more than a few small messages is no reasonable client.
+const PIPELINED_BYTES_MAX: usize = 64 * 1024;

@@ -1,0 +1,260 @@
+//! From messages to the driver.
+
+use std::io;
+
+use moonwire_proto::{CloseCode, Opcode, refusal};
+
+use super::error::{SendError, SessionError};
+use super::event::{Flushed, SessionEvent};
+use super::{Phase, Session, Stage};
+use crate::buffer::BufferPool;
+use crate::driver::{Driver, Submission};
+use crate::time::Time;
+
+impl Session {
+    /// Queues a message. The payload of a text must be UTF-8.
+    ///
+    /// A message is queued as a whole or not at all: while more than `write_queue_bytes_max` bytes
+    /// wait, it is [`SendError::QueueFull`] and the caller decides.
+    pub fn send(&mut self, opcode: Opcode, payload: &[u8]) -> Result<(), SendError> {
+        let waiting = self.write_queue_bytes();
+        let added = payload.len().saturating_add(FRAME_HEADER_BYTES_MAX);
+        if waiting > 0 && waiting.saturating_add(added) > self.limits.write_queue_bytes_max {
+            return if self.is_open() {
+                Err(SendError::QueueFull)
+            } else {
+                Err(SendError::NotOpen)
+            };
+        }
+        self.reserve_outbox();
+        let Stage::Open(connection) = &mut self.stage else {
+            return Err(SendError::NotOpen);
+        };
+        if self.phase > Phase::Active {
+            return Err(SendError::NotOpen);
+        }
+        Ok(connection.send(opcode, payload, &mut self.outbox)?)
+    }
+
+    /// Queues a message in frames of `fragment_bytes` each, under the same bound as `send`.
+    pub fn send_fragmented(
+        &mut self,
+        opcode: Opcode,
+        payload: &[u8],
+        fragment_bytes: usize,
+    ) -> Result<(), SendError> {
+        let frames = payload.len() / fragment_bytes.max(1) + 1;
+        let added = payload
+            .len()
+            .saturating_add(frames.saturating_mul(FRAME_HEADER_BYTES_MAX));
+        let waiting = self.write_queue_bytes();
+        if !self.is_open() {
+            return Err(SendError::NotOpen);
+        }
+        if waiting > 0 && waiting.saturating_add(added) > self.limits.write_queue_bytes_max {
+            return Err(SendError::QueueFull);
+        }
+        self.reserve_outbox();
+        let Stage::Open(connection) = &mut self.stage else {
+            return Err(SendError::NotOpen);
+        };
+        Ok(connection.send_fragmented(opcode, payload, fragment_bytes, &mut self.outbox)?)
+    }
+
+    /// Queues a ping with at most 125 bytes.
+    pub fn ping(&mut self, payload: &[u8]) -> Result<(), SendError> {
+        if !self.is_open() {
+            return Err(SendError::NotOpen);
+        }
+        if self.write_queue_bytes() > self.limits.write_queue_bytes_max {
+            return Err(SendError::QueueFull);
+        }
+        self.reserve_outbox();
+        let Stage::Open(connection) = &mut self.stage else {
+            return Err(SendError::NotOpen);
+        };
+        Ok(connection.ping(payload, &mut self.outbox)?)
+    }
+
+    /// Begins the close handshake; `Closed` or `Failed` follows within `close_timeout`. Before the
+    /// upgrade it ends the connection without an event: a server answers 503 where it can.
+    /// Ignored when the end has begun already.
+    pub fn close(&mut self, code: CloseCode, reason: &str) {
+        if self.phase > Phase::Active {
+            return;
+        }
+        self.reserve_outbox();
+        match &mut self.stage {
+            Stage::Open(connection) => {
+                // It fails only after a close frame, and then this phase is over.
+                let _ = connection.close(code, reason, &mut self.outbox);
+                self.phase = Phase::Closing;
+            }
+            Stage::Handshake(_) => {
+                let is_secured = self.tls.as_ref().is_none_or(|tls| !tls.is_handshaking());
+                if !self.is_client && is_secured {
+                    self.outbox
+                        .extend(refusal(503, &[], b"").unwrap_or_default());
+                    self.kept = None;
+                    self.phase = Phase::Draining;
+                } else {
+                    self.release();
+                    self.phase = Phase::Finished;
+                }
+            }
+        }
+    }
+
+    /// Ends at once with RST and without an event.
+    pub fn abort(&mut self) {
+        self.is_aborted = true;
+        self.phase = self.phase.max(Phase::Finished);
+        self.release();
+    }
+
+    /// Takes note of a `Completion::Sent`; flush afterwards.
+    pub fn on_sent(
+        &mut self,
+        buffer: Vec<u8>,
+        result: io::Result<()>,
+        now: Time,
+    ) -> Option<SessionEvent<'_>> {
+        BufferPool::give(buffer);
+        self.in_flight_bytes = 0;
+        match result {
+            Ok(()) => {
+                if self.is_paused {
+                    // It was not heard because it was not listened to; taking bytes is a sign of
+                    // life as well.
+                    self.heard = now;
+                }
+                None
+            }
+            Err(error) => self.on_failed(error),
+        }
+    }
+
+    /// Does everything that is to be done with the socket: one write of all that is queued, then
+    /// pausing, half closing and closing as it comes. Call it at the end of a turn for each
+    /// session that something happened to.
+    pub fn flush<D: Driver>(&mut self, driver: &mut D) -> Flushed {
+        if self.phase < Phase::Finished && self.in_flight_bytes == 0 {
+            self.write(driver);
+        }
+        if self.phase > Phase::Active {
+            self.advance_close(driver);
+        } else {
+            self.regulate(driver);
+        }
+        if self.phase == Phase::Gone {
+            Flushed::Finished
+        } else {
+            Flushed::Open
+        }
+    }
+
+    /// Makes sure that the outbox has capacity, from the loop's pool.
+    pub(super) fn reserve_outbox(&mut self) {
+        if self.outbox.capacity() == 0 {
+            self.outbox = BufferPool::take();
+        }
+    }
+
+    /// Hands all that is queued to the driver as one buffer.
+    fn write<D: Driver>(&mut self, driver: &mut D) {
+        if let Stage::Open(connection) = &mut self.stage {
+            connection.send_owed_pong(&mut self.outbox);
+        }
+        let has_records = self.tls.as_ref().is_some_and(|tls| tls.wants_write());
+        let queued = std::mem::take(&mut self.outbox);
+        if queued.is_empty() && !has_records {
+            BufferPool::give(queued);
+            return;
+        }
+        let wire = match &mut self.tls {
+            None => queued,
+            Some(tls) => {
+                let mut sealed = BufferPool::take();
+                tls.write(&queued, &mut sealed);
+                BufferPool::give(queued);
+                sealed
+            }
+        };
+        self.submit(wire, driver);
+    }
+
+    pub(super) fn submit<D: Driver>(&mut self, wire: Vec<u8>, driver: &mut D) {
+        let length = wire.len();
+        match driver.send(self.socket, wire) {
+            Submission::Done(buffer) => BufferPool::give(buffer),
+            Submission::InFlight => self.in_flight_bytes = length,
+        }
+    }
+
+    /// Stops listening to a peer that does not take its answers, until it does.
+    fn regulate<D: Driver>(&mut self, driver: &mut D) {
+        if self.is_paused {
+            if self.write_queue_bytes() == 0 {
+                self.is_paused = false;
+                driver.resume_receive(self.socket);
+            }
+        } else if self.write_queue_bytes() > self.limits.write_queue_pause_bytes {
+            self.is_paused = true;
+            driver.pause_receive(self.socket);
+        }
+    }
+
+    fn advance_close<D: Driver>(&mut self, driver: &mut D) {
+        if self.is_paused {
+            // The peer's close frame or the end of its stream is what is waited for now.
+            self.is_paused = false;
+            driver.resume_receive(self.socket);
+        }
+        if self.close_by == Time::MAX {
+            self.close_by = driver.now() + self.limits.close_timeout;
+        }
+        if self.phase == Phase::Draining && self.write_queue_bytes() == 0 {
+            self.half_close(driver);
+        }
+        if self.phase == Phase::Finished {
+            if self.is_aborted {
+                driver.abort(self.socket);
+            } else {
+                driver.close(self.socket);
+            }
+            self.phase = Phase::Gone;
+        }
+    }
+
+    /// Everything is written: says so to the peer, once.
+    fn half_close<D: Driver>(&mut self, driver: &mut D) {
+        if let Some(tls) = &mut self.tls {
+            tls.notify_close();
+            if tls.wants_write() {
+                self.write(driver);
+                if self.in_flight_bytes > 0 {
+                    return;
+                }
+            }
+        }
+        if self.is_ended {
+            self.phase = Phase::Finished;
+            return;
+        }
+        // RFC 6455, 7.1.1: the server closes first, so that it is the one in TIME_WAIT.
+        let was_upgraded = matches!(self.stage, Stage::Open(_));
+        if !(self.is_client && was_upgraded) {
+            driver.shutdown(self.socket);
+        }
+        self.phase = Phase::HalfClosed;
+    }
+
+    /// Ends because of a deadline.
+    pub(super) fn time_out(&mut self, error: SessionError) -> SessionEvent<'static> {
+        self.is_aborted = true;
+        self.fail(error)
+    }
+}
+
+/// RFC 6455, 5.2: two bytes, eight of length, four of mask.
+const FRAME_HEADER_BYTES_MAX: usize = 14;

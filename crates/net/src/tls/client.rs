@@ -1,0 +1,125 @@
+//! The client's end of TLS.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+use super::error::TlsError;
+use super::server::certificates;
+
+/// A client's rules; cheap to clone, shared by all its connections.
+///
+/// Sessions are not resumed: each connection of a load makes a full handshake, as those of as many
+/// independent clients would.
+#[derive(Clone, Debug)]
+pub struct ClientTls {
+    pub(super) config: Arc<ClientConfig>,
+}
+
+/// Whose certificates a client accepts.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Trust {
+    /// Those signed by the authorities that the system trusts.
+    System,
+    /// Those signed by an authority in this PEM file, or themselves in it.
+    Authorities(PathBuf),
+    /// Any certificate for any name: encrypted, but with whom is not known.
+    Anyone,
+}
+
+impl ClientTls {
+    /// Prepares for connections to servers that are to be trusted according to `trust`.
+    pub fn new(trust: &Trust) -> Result<Self, TlsError> {
+        let provider = super::provider();
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?;
+        let builder = match trust {
+            Trust::System => builder.with_root_certificates(system_roots()?),
+            Trust::Authorities(path) => {
+                let mut roots = RootCertStore::empty();
+                for certificate in certificates(path)? {
+                    roots.add(certificate).map_err(|error| TlsError::Content {
+                        path: path.clone(),
+                        problem: format!("a certificate in it cannot be used: {error}"),
+                    })?;
+                }
+                builder.with_root_certificates(roots)
+            }
+            Trust::Anyone => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(AnyCertificate { provider })),
+        };
+        let mut config = builder.with_no_client_auth();
+        config.alpn_protocols = super::alpn();
+        config.resumption = Resumption::disabled();
+        Ok(Self {
+            config: Arc::new(config),
+        })
+    }
+}
+
+/// The name that a certificate must be for: a DNS name or an address, without brackets.
+pub(super) fn server_name(name: &str) -> Result<ServerName<'static>, TlsError> {
+    ServerName::try_from(name.to_owned()).map_err(|_| TlsError::ServerName(name.to_owned()))
+}
+
+fn system_roots() -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() {
+        Err(TlsError::NoSystemRoots)
+    } else {
+        Ok(roots)
+    }
+}
+
+/// Accepts every certificate; signatures of the handshake are still checked, so that the peer
+/// does hold the key of the certificate it shows.
+#[derive(Debug)]
+struct AnyCertificate {
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, cert, dss, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, cert, dss, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}

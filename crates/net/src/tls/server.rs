@@ -1,0 +1,117 @@
+//! The server's end of TLS.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs::Ticketer;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::NoServerSessionStorage;
+
+use super::error::TlsError;
+
+/// A server's certificate, key and rules; cheap to clone, shared by all its connections.
+#[derive(Clone, Debug)]
+pub struct ServerTls {
+    pub(super) config: Arc<ServerConfig>,
+    /// The development certificate in PEM, if it is one.
+    self_signed: Option<Arc<str>>,
+}
+
+impl ServerTls {
+    /// Takes the certificate (with those of intermediate authorities after it) and its key from
+    /// PEM files. An error names the file.
+    pub fn from_pem(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
+        let chain = certificates(certificate)?;
+        let content = read(key)?;
+        let private_key = PrivateKeyDer::from_pem_slice(&content).map_err(|error| {
+            let problem = match error {
+                rustls::pki_types::pem::Error::NoItemsFound => {
+                    "there is no private key in it".to_owned()
+                }
+                error => format!("the private key cannot be read: {error}"),
+            };
+            TlsError::Content {
+                path: key.to_owned(),
+                problem,
+            }
+        })?;
+        Self::new(chain, private_key, None).map_err(|error| match error {
+            TlsError::Protocol(rustls::Error::InconsistentKeys(_)) => TlsError::Content {
+                path: key.to_owned(),
+                problem: format!("it is not the key of {}", certificate.display()),
+            },
+            TlsError::Protocol(error) => TlsError::Content {
+                path: certificate.to_owned(),
+                problem: format!("it cannot be used with {}: {error}", key.display()),
+            },
+            error => error,
+        })
+    }
+
+    /// Makes a new certificate for localhost, 127.0.0.1 and ::1 that nobody trusts: for
+    /// development and tests.
+    pub fn self_signed() -> Result<Self, TlsError> {
+        let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+        let made = rcgen::generate_simple_self_signed(names).map_err(TlsError::SelfSigned)?;
+        let pem: Arc<str> = made.cert.pem().into();
+        let key = made.signing_key.serialize_der();
+        let key = PrivateKeyDer::try_from(key).map_err(|problem| TlsError::Content {
+            path: "the development certificate".into(),
+            problem: problem.to_owned(),
+        })?;
+        Self::new(vec![made.cert.der().clone()], key, Some(pem))
+    }
+
+    /// The development certificate in PEM, for clients that are to trust it; None if the
+    /// certificate came from files.
+    pub fn self_signed_pem(&self) -> Option<&str> {
+        self.self_signed.as_deref()
+    }
+
+    fn new(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+        self_signed: Option<Arc<str>>,
+    ) -> Result<Self, TlsError> {
+        let mut config = ServerConfig::builder_with_provider(super::provider())
+            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)?;
+        config.alpn_protocols = super::alpn();
+        // Our order of cipher suites, not the client's.
+        config.ignore_client_order = true;
+        // Tickets carry the state of a session to resume, so the server keeps none; one per
+        // connection is enough, and each costs the server a seal and the client memory.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.ticketer = Ticketer::new()?;
+        config.send_tls13_tickets = 1;
+        Ok(Self {
+            config: Arc::new(config),
+            self_signed,
+        })
+    }
+}
+
+/// The certificates in a PEM file; at least one.
+pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let content = read(path)?;
+    let problem = |problem: String| TlsError::Content {
+        path: path.to_owned(),
+        problem,
+    };
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&content).collect();
+    let chain = chain.map_err(|error| problem(format!("it is not valid PEM: {error}")))?;
+    if chain.is_empty() {
+        return Err(problem("there is no certificate in it".to_owned()));
+    }
+    Ok(chain)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    std::fs::read(path).map_err(|error| TlsError::File {
+        path: path.to_owned(),
+        error,
+    })
+}
