@@ -373,95 +373,69 @@ mod tests {
         }
     }
 
-    fn check_refusals(cases: impl IntoIterator<Item = Refusal>) {
-        for (number, (result, error, status)) in cases.into_iter().enumerate() {
-            assert_eq!(result, Err(error), "case {number}");
-            assert_eq!(error.status(), status, "case {number}");
+    fn assert_refused(error: RequestError, status: u16, lines: &[&str]) {
+        assert_eq!(error.status(), status);
+        for line in lines {
+            assert_eq!(upgrade_and(line), Err(error), "{line}");
         }
     }
 
-    type Refusal = (Result<Request, RequestError>, RequestError, u16);
+    #[test]
+    fn each_bad_or_missing_line_has_its_error() {
+        use RequestError::*;
+        for (number, line, error) in [
+            (0, "POST / HTTP/1.1", MethodNotAllowed),
+            (0, "get / HTTP/1.1", MethodNotAllowed),
+            (0, "GET / HTTP/1.0", VersionNotSupported),
+            (0, "PRI * HTTP/2.0", VersionNotSupported),
+            (0, "GET  / HTTP/1.1", HeadMalformed),
+            (0, "\u{7f}", HeadMalformed),
+            (1, "", HostInvalid),
+            (1, "Host: a, b", HostInvalid),
+            (1, "Host: a/b", HostInvalid),
+            (4, "", KeyInvalid),
+            (4, "Sec-WebSocket-Key: c2hvcnQ=", KeyInvalid),
+            (5, "", WebSocketVersionUnknown),
+            (5, "Sec-WebSocket-Version: 8", WebSocketVersionUnknown),
+            (5, "Sec-WebSocket-Version: 13, 8", WebSocketVersionUnknown),
+        ] {
+            assert_eq!(upgrade_but(number, line), Err(error), "{number}: {line}");
+        }
+    }
 
     #[test]
-    fn each_fault_of_an_upgrade_has_its_status() {
+    fn each_line_too_many_has_its_status() {
         use RequestError::*;
-        check_refusals([
-            (upgrade_but(0, "POST / HTTP/1.1"), MethodNotAllowed, 405),
-            (upgrade_but(0, "get / HTTP/1.1"), MethodNotAllowed, 405),
-            (upgrade_but(0, "GET / HTTP/1.0"), VersionNotSupported, 505),
-            (upgrade_but(0, "PRI * HTTP/2.0"), VersionNotSupported, 505),
-            (upgrade_but(0, "GET  / HTTP/1.1"), HeadMalformed, 400),
-            (upgrade_but(0, "\u{7f}"), HeadMalformed, 400),
-            (upgrade_but(1, ""), HostInvalid, 400),
-            (upgrade_but(1, "Host: a, b"), HostInvalid, 400),
-            (upgrade_but(1, "Host: a/b"), HostInvalid, 400),
-            (
-                upgrade_and("host: server.example.com:5083"),
-                HostInvalid,
-                400,
-            ),
-            (upgrade_but(4, ""), KeyInvalid, 400),
-            (
-                upgrade_but(4, "Sec-WebSocket-Key: c2hvcnQ="),
-                KeyInvalid,
-                400,
-            ),
-            (
-                upgrade_and(&format!("sec-websocket-key: {KEY}")),
-                KeyInvalid,
-                400,
-            ),
-            (upgrade_but(5, ""), WebSocketVersionUnknown, 426),
-            (
-                upgrade_but(5, "Sec-WebSocket-Version: 8"),
-                WebSocketVersionUnknown,
-                426,
-            ),
-            (
-                upgrade_but(5, "Sec-WebSocket-Version: 13, 8"),
-                WebSocketVersionUnknown,
-                426,
-            ),
-            (upgrade_and("Content-Length: 1"), BodyUnexpected, 400),
-            (
-                upgrade_and("Transfer-Encoding: chunked"),
-                BodyUnexpected,
-                400,
-            ),
-            (
-                upgrade_and("Content-Length: 0\r\nContent-Length: 0"),
-                ContentLengthConflict,
-                400,
-            ),
-            (
-                upgrade_and("Content-Length: 0, 0"),
-                ContentLengthConflict,
-                400,
-            ),
-            (
-                upgrade_and("Content-Length: 0\r\nTransfer-Encoding: chunked"),
-                ContentLengthConflict,
-                400,
-            ),
-            (upgrade_and("Content-Length: +1"), HeadMalformed, 400),
-            (upgrade_and("Content-Length:"), HeadMalformed, 400),
-            (upgrade_and("Folded: a\r\n b"), HeadMalformed, 400),
-            (upgrade_and("Bare: a\rb"), HeadMalformed, 400),
-            (upgrade_and("Bare: a\nb"), HeadMalformed, 400),
-            (upgrade_and("Name : a"), HeadMalformed, 400),
-            (upgrade_and(": a"), HeadMalformed, 400),
-            (upgrade_and("no colon"), HeadMalformed, 400),
-            (
-                upgrade_and("a: b\r\n".repeat(64).trim_end()),
-                HeadersTooMany,
-                431,
-            ),
-            (
-                upgrade_and(&format!("Long: {}", "a".repeat(16 * 1024))),
-                HeadTooLarge,
-                431,
-            ),
-        ]);
+        assert_eq!(MethodNotAllowed.status(), 405);
+        assert_eq!(VersionNotSupported.status(), 505);
+        assert_refused(HostInvalid, 400, &["host: server.example.com:5083"]);
+        assert_refused(KeyInvalid, 400, &[&format!("sec-websocket-key: {KEY}")]);
+        assert_refused(WebSocketVersionUnknown, 426, &["Sec-WebSocket-Version: 13"]);
+        let bodies = ["Content-Length: 1", "Transfer-Encoding: chunked"];
+        assert_refused(BodyUnexpected, 400, &bodies);
+        let conflicts = [
+            "Content-Length: 0\r\nContent-Length: 0",
+            "Content-Length: 0, 0",
+            "Content-Length: 0\r\nTransfer-Encoding: chunked",
+        ];
+        assert_refused(ContentLengthConflict, 400, &conflicts);
+        let malformed = [
+            "Content-Length: +1",
+            "Content-Length:",
+            "Folded: a\r\n b",
+            "Bare: a\rb",
+            "Bare: a\nb",
+            "Name : a",
+            ": a",
+            "no colon",
+        ];
+        assert_refused(HeadMalformed, 400, &malformed);
+        assert_refused(HeadersTooMany, 431, &["a: b\r\n".repeat(64).trim_end()]);
+        assert_refused(
+            HeadTooLarge,
+            431,
+            &[&format!("Long: {}", "a".repeat(16 * 1024))],
+        );
     }
 
     #[test]
