@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
+mod acceptance;
 mod peers;
 mod place;
 mod step;
@@ -38,6 +39,8 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["peers"] => peers::install(),
         ["peers", "--list"] => peers::list(),
         ["peers", "--check"] => peers::check(),
+        ["acceptance", "truth"] => acceptance::truth(),
+        ["acceptance", "soak"] => acceptance::soak(),
         [] | ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             Ok(ExitCode::SUCCESS)
@@ -52,4 +55,6 @@ usage: cargo xtask COMMAND
   test [--quick]           everything CI checks; --quick leaves out the foreign peers
   tidy                     the rules of the house: arrows, sizes, words, manifests
   peers [--list|--check]   install the foreign peers of the tests, or show or check them
+  acceptance truth         known faults and starved generators against the release build; 10 min
+  acceptance soak          10,000 connections, idle and for 5 minutes; an idle machine is needed
 ";

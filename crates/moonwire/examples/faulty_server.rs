@@ -1,0 +1,137 @@
+//! An echo server with known faults, for `cargo xtask acceptance`: what it does wrong, the
+//! generator must find and count exactly. It is tokio-tungstenite, so that no line of ours is
+//! between the fault and the one who looks for it.
+//!
+//! usage: faulty_server [stall | drop N | double N | alter N]
+//!
+//! It prints `listening on URL`, runs until its standard input ends, and then prints how many
+//! messages came in and how many of them it spoilt.
+#![allow(clippy::print_stdout, reason = "what it prints is its interface")]
+
+use std::io::Read;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use futures_util::{SinkExt, StreamExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_tungstenite::accept_async;
+use tokio_tungstenite::tungstenite::Message;
+
+/// What is wrong with this server.
+#[derive(Clone, Copy)]
+enum Fault {
+    None,
+    /// For one second in every ten the whole process does nothing.
+    Stall,
+    /// One reply in so many is not sent.
+    Drop(u64),
+    /// One reply in so many is sent twice.
+    Double(u64),
+    /// One reply in so many has another last byte.
+    Alter(u64),
+}
+
+static RECEIVED: AtomicU64 = AtomicU64::new(0);
+static SPOILT: AtomicU64 = AtomicU64::new(0);
+
+fn main() -> Result<()> {
+    let fault = fault(&std::env::args().skip(1).collect::<Vec<_>>())?;
+    std::thread::spawn(|| {
+        std::io::stdin().read_to_end(&mut Vec::new()).ok();
+        println!("received {}", RECEIVED.load(Ordering::SeqCst));
+        println!("spoilt {}", SPOILT.load(Ordering::SeqCst));
+        std::process::exit(0);
+    });
+    // One thread, so that a stall stops everything.
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(serve(fault))
+}
+
+fn fault(arguments: &[String]) -> Result<Fault> {
+    let every = || -> Result<u64> {
+        let every: u64 = arguments.get(1).context("one in how many?")?.parse()?;
+        if every == 0 {
+            bail!("one in 0 is none")
+        } else {
+            Ok(every)
+        }
+    };
+    Ok(match arguments.first().map(String::as_str) {
+        None => Fault::None,
+        Some("stall") => Fault::Stall,
+        Some("drop") => Fault::Drop(every()?),
+        Some("double") => Fault::Double(every()?),
+        Some("alter") => Fault::Alter(every()?),
+        Some(other) => bail!("unknown fault `{other}`"),
+    })
+}
+
+async fn serve(fault: Fault) -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    println!("listening on ws://{}", listener.local_addr()?);
+    if matches!(fault, Fault::Stall) {
+        tokio::spawn(stall());
+    }
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        // A connection that fails is the other side's to report.
+        tokio::spawn(async move { echo(stream, fault).await.ok() });
+    }
+}
+
+/// Half-way between two whole tens of seconds, so that neither the handshakes nor the end of a
+/// run of ten seconds meets it.
+async fn stall() {
+    let mut next = tokio::time::Instant::now() + PERIOD / 2;
+    loop {
+        tokio::time::sleep_until(next).await;
+        std::thread::sleep(STALL);
+        next += PERIOD;
+    }
+}
+
+async fn echo(stream: TcpStream, fault: Fault) -> Result<()> {
+    let mut socket = accept_async(stream).await?;
+    while let Some(message) = socket.next().await {
+        let message = message?;
+        if !message.is_text() && !message.is_binary() {
+            continue;
+        }
+        let number = RECEIVED.fetch_add(1, Ordering::SeqCst) + 1;
+        let hit = |every: u64| {
+            let hit = number.is_multiple_of(every);
+            SPOILT.fetch_add(u64::from(hit), Ordering::SeqCst);
+            hit
+        };
+        match fault {
+            Fault::Drop(every) if hit(every) => {}
+            Fault::Double(every) if hit(every) => {
+                socket.feed(message.clone()).await?;
+                socket.send(message).await?;
+            }
+            Fault::Alter(every) if hit(every) => socket.send(altered(&message)).await?,
+            _ => socket.send(message).await?,
+        }
+    }
+    Ok(())
+}
+
+/// The same message with another last byte, still valid text if it was.
+fn altered(message: &Message) -> Message {
+    let mut bytes = message.clone().into_data().to_vec();
+    if let Some(last) = bytes.last_mut() {
+        *last = if *last == b'#' { b'%' } else { b'#' };
+    }
+    if message.is_text() {
+        Message::text(String::from_utf8_lossy(&bytes).into_owned())
+    } else {
+        Message::binary(bytes)
+    }
+}
+
+const PERIOD: Duration = Duration::from_secs(10);
+const STALL: Duration = Duration::from_secs(1);

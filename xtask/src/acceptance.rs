@@ -1,0 +1,39 @@
+//! `cargo xtask acceptance`: what takes minutes and an otherwise idle machine, and is therefore
+//! not part of the test command.
+//!
+//! Progress goes to stderr; stdout gets a Markdown table that can be kept as it is.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use self::program::Programs;
+use self::table::Table;
+
+mod disturbance;
+mod program;
+mod run_file;
+mod soak;
+mod starvation;
+mod table;
+mod truth;
+
+/// The generator against servers whose faults are known, and short of CPU.
+pub(crate) fn truth() -> Result<ExitCode> {
+    let programs = Programs::build()?;
+    let mut table = Table::new("Truth: known faults, found and counted");
+    truth::stalls(&programs, &mut table)?;
+    truth::faults(&programs, &mut table)?;
+    starvation::starved(&programs, &mut table)?;
+    starvation::unhurried(&programs, &mut table)?;
+    Ok(table.finish())
+}
+
+/// The server holding many connections: for how long, and at what price.
+pub(crate) fn soak() -> Result<ExitCode> {
+    let programs = Programs::build()?;
+    let mut table = Table::new("Soak: 10,000 connections");
+    soak::idle_memory(&programs, &mut table)?;
+    soak::five_minutes(&programs, &mut table)?;
+    Ok(table.finish())
+}
