@@ -114,7 +114,9 @@ async fn echo(stream: TcpStream, fault: Fault) -> Result<()> {
                 socket.send(message).await?;
             }
             Fault::Alter(every) if hit(every) => socket.send(altered(&message)).await?,
-            _ => socket.send(message).await?,
+            Fault::None | Fault::Stall | Fault::Drop(_) | Fault::Double(_) | Fault::Alter(_) => {
+                socket.send(message).await?;
+            }
         }
     }
     Ok(())
