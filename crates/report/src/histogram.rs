@@ -1,6 +1,8 @@
 //! Latency histograms: HdrHistogram, nanoseconds in, three significant digits, and beside the
 //! buckets the exact minimum, maximum and sum, which cost three words and no accuracy.
 
+use std::fmt;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
@@ -10,7 +12,7 @@ use serde::{Deserialize, Serialize, de, ser};
 ///
 /// Values above [`Histogram::VALUE_NS_MAX`] are recorded in the last bucket; `max_ns` still gives
 /// them exactly. Recording never allocates, so that a worker may do it between two system calls.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Histogram {
     /// The buckets. Invariant: never resized after construction by recording.
     buckets: hdrhistogram::Histogram<u64>,
@@ -202,6 +204,19 @@ impl Histogram {
 impl Default for Histogram {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+impl fmt::Debug for Histogram {
+    /// The figures only: the buckets are tens of thousands of numbers.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Histogram")
+            .field("count", &self.count())
+            .field("min_ns", &self.min_ns())
+            .field("p50_ns", &self.quantile_ns(0.5))
+            .field("max_ns", &self.max_ns())
+            .finish_non_exhaustive()
     }
 }
 

@@ -3,23 +3,47 @@
 //! Every rendering is a function from a [`Run`] to text or bytes. Only `folder` touches the file
 //! system, and nothing here reads a clock.
 
+mod axis;
 mod cell;
+mod chart;
+mod compare;
 mod counts;
 mod environment;
 mod folder;
+mod format;
+mod groups;
 mod histogram;
 mod interval;
+mod markdown;
+mod page;
+mod palette;
+mod plot_data;
+mod plots;
 mod quantiles;
+mod replies;
 mod run;
+#[cfg(test)]
+mod sample;
+mod sentences;
+mod statistics;
+mod summary;
+mod table;
+mod tables;
 mod verdict;
 
 // The public interface is:
 pub use crate::cell::{Cell, Handshake, Latencies, OneWay, Parameters};
+pub use crate::compare::{Change, Comparison, compare};
 pub use crate::counts::{Bytes, Connects, Messages, Rate};
 pub use crate::environment::{Environment, Generator, Link, Server, Threshold};
-pub use crate::folder::{read_run, write_run};
+pub use crate::folder::{read_run, render_all, write_run};
 pub use crate::histogram::{Bucket, Histogram};
 pub use crate::interval::{Interval, IntervalLatency};
+pub use crate::markdown::markdown;
+pub use crate::page::html;
+pub use crate::plots::{Plot, plots, png};
 pub use crate::quantiles::Quantiles;
+pub use crate::replies::{Reply, ReplyWriter};
 pub use crate::run::{Content, Run, RunError, RunProblem};
+pub use crate::summary::{Style, summary};
 pub use crate::verdict::{Assessment, Verdict};

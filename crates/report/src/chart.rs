@@ -1,0 +1,321 @@
+//! A chart of one or more panels as SVG. The text is laid out by its anchors alone, so that no
+//! font has to be measured.
+
+use std::fmt::Write as _;
+
+use crate::axis::Axis;
+use crate::format::escaped;
+
+/// Panels in a grid under one title and one legend.
+pub(crate) struct Chart {
+    pub(crate) title: String,
+    pub(crate) subtitle: String,
+    pub(crate) legend: Vec<(String, &'static str)>,
+    pub(crate) panels: Vec<Panel>,
+}
+
+/// One coordinate system.
+pub(crate) struct Panel {
+    pub(crate) title: String,
+    /// Lines of the box in the upper right corner: a name and a value each.
+    pub(crate) notes: Vec<(String, String)>,
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
+    pub(crate) marks: Vec<Mark>,
+}
+
+/// Something drawn in a panel.
+pub(crate) enum Mark {
+    /// A line through points, broken where a point is `None`.
+    Line {
+        points: Vec<Option<(f64, f64)>>,
+        color: &'static str,
+        width: f64,
+    },
+    /// Bars from the x axis up: low edge, high edge, height.
+    Bars {
+        bars: Vec<(f64, f64, f64)>,
+        color: &'static str,
+    },
+    /// A vertical line with a word at its top.
+    Vertical { x: f64, text: &'static str },
+}
+
+/// Where a panel lies on the sheet.
+#[derive(Clone, Copy)]
+struct Frame {
+    left: f64,
+    top: f64,
+    width: f64,
+    height: f64,
+}
+
+impl Chart {
+    /// The chart as a complete SVG document.
+    pub(crate) fn to_svg(&self) -> String {
+        let columns = if self.panels.len() > 1 { 2 } else { 1 };
+        let rows = self.panels.len().div_ceil(columns);
+        let (width, height) = if columns == 1 {
+            SINGLE_SIZE
+        } else {
+            PANEL_SIZE
+        };
+        let sheet_width = columns as f64 * (width + MARGIN_LEFT + MARGIN_RIGHT);
+        let sheet_height = HEAD_HEIGHT + rows as f64 * (height + MARGIN_TOP + MARGIN_BOTTOM);
+        let mut svg = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{sheet_width}\" \
+             height=\"{sheet_height}\" viewBox=\"0 0 {sheet_width} {sheet_height}\" \
+             font-family=\"DejaVu Sans, Verdana, sans-serif\" font-size=\"11\" fill=\"{INK}\">\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
+        );
+        self.head(&mut svg, sheet_width);
+        for (index, panel) in self.panels.iter().enumerate() {
+            let (row, column) = (index / columns, index % columns);
+            let frame = Frame {
+                left: MARGIN_LEFT + column as f64 * (width + MARGIN_LEFT + MARGIN_RIGHT),
+                top: HEAD_HEIGHT + MARGIN_TOP + row as f64 * (height + MARGIN_TOP + MARGIN_BOTTOM),
+                width,
+                height,
+            };
+            panel.draw(&mut svg, frame);
+        }
+        svg.push_str("</svg>\n");
+        svg
+    }
+
+    fn head(&self, svg: &mut String, sheet_width: f64) {
+        let left = MARGIN_LEFT - 44.0;
+        text(
+            svg,
+            (left, 30.0),
+            "start",
+            &self.title,
+            "font-size=\"17\" font-weight=\"bold\"",
+        );
+        text(
+            svg,
+            (left, 50.0),
+            "start",
+            &self.subtitle,
+            &format!("fill=\"{FAINT_INK}\""),
+        );
+        let mut right = sheet_width - MARGIN_RIGHT;
+        for (name, color) in self.legend.iter().rev() {
+            text(svg, (right, 30.0), "end", name, "");
+            // An estimate on the wide side: letters of this font are about 0.6 em.
+            right -= 7.0 * name.chars().count() as f64 + 8.0;
+            let x = right - 18.0;
+            put(
+                svg,
+                format_args!(
+                    "<rect x=\"{x:.1}\" y=\"24\" width=\"18\" height=\"4\" rx=\"2\" fill=\"{color}\"/>\n"
+                ),
+            );
+            right = x - 16.0;
+        }
+    }
+}
+
+impl Panel {
+    fn draw(&self, svg: &mut String, frame: Frame) {
+        let title = "font-size=\"13\" font-weight=\"bold\"";
+        text(
+            svg,
+            (frame.left, frame.top - 10.0),
+            "start",
+            &self.title,
+            title,
+        );
+        self.grid(svg, frame);
+        for mark in &self.marks {
+            mark.draw(svg, self, frame);
+        }
+        let Frame {
+            left,
+            top,
+            width,
+            height,
+        } = frame;
+        let bottom = top + height;
+        put(
+            svg,
+            format_args!(
+                "<path d=\"M{left:.1} {top:.1}V{bottom:.1}H{:.1}\" fill=\"none\" \
+             stroke=\"{FAINT_INK}\"/>\n",
+                left + width
+            ),
+        );
+        let faint = format!("fill=\"{FAINT_INK}\"");
+        let middle = left + width / 2.0;
+        text(
+            svg,
+            (middle, bottom + 36.0),
+            "middle",
+            self.x.label(),
+            &faint,
+        );
+        let (x, y) = (left - 58.0, top + height / 2.0);
+        let turned = format!("{faint} transform=\"rotate(-90 {x:.1} {y:.1})\"");
+        text(svg, (x, y), "middle", self.y.label(), &turned);
+        self.note_box(svg, frame);
+    }
+
+    fn grid(&self, svg: &mut String, frame: Frame) {
+        let Frame {
+            left,
+            top,
+            width,
+            height,
+        } = frame;
+        for tick in self.x.ticks() {
+            let x = left + tick.at * width;
+            let color = if tick.text.is_empty() {
+                MINOR_GRID
+            } else {
+                GRID
+            };
+            let bottom = top + height;
+            put(
+                svg,
+                format_args!("<path d=\"M{x:.1} {top:.1}V{bottom:.1}\" stroke=\"{color}\"/>\n"),
+            );
+            text(svg, (x, bottom + 16.0), "middle", &tick.text, "");
+        }
+        for tick in self.y.ticks() {
+            let y = top + height - tick.at * height;
+            let color = if tick.text.is_empty() {
+                MINOR_GRID
+            } else {
+                GRID
+            };
+            let right = left + width;
+            put(
+                svg,
+                format_args!("<path d=\"M{left:.1} {y:.1}H{right:.1}\" stroke=\"{color}\"/>\n"),
+            );
+            text(svg, (left - 7.0, y + 4.0), "end", &tick.text, "");
+        }
+    }
+
+    fn note_box(&self, svg: &mut String, frame: Frame) {
+        if self.notes.is_empty() {
+            return;
+        }
+        let (line, width) = (14.0, 132.0);
+        let height = self.notes.len() as f64 * line + 10.0;
+        let left = frame.left + frame.width - width - 8.0;
+        let top = frame.top + 8.0;
+        put(
+            svg,
+            format_args!(
+                "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width}\" height=\"{height}\" rx=\"4\" \
+             fill=\"#ffffff\" fill-opacity=\"0.88\" stroke=\"{GRID}\"/>\n"
+            ),
+        );
+        for (index, (name, value)) in self.notes.iter().enumerate() {
+            let y = top + 16.0 + index as f64 * line;
+            let faint = format!("fill=\"{FAINT_INK}\"");
+            text(svg, (left + 8.0, y), "start", name, &faint);
+            text(svg, (left + width - 8.0, y), "end", value, "");
+        }
+    }
+}
+
+impl Mark {
+    fn draw(&self, svg: &mut String, panel: &Panel, frame: Frame) {
+        let x_of = |value: f64| frame.left + panel.x.position(value) * frame.width;
+        let y_of = |value: f64| frame.top + frame.height - panel.y.position(value) * frame.height;
+        match self {
+            Self::Line {
+                points,
+                color,
+                width,
+            } => {
+                let mut path = String::new();
+                let mut pen = 'M';
+                for point in points {
+                    let Some((x, y)) = point else {
+                        pen = 'M';
+                        continue;
+                    };
+                    put(
+                        &mut path,
+                        format_args!("{pen}{:.1} {:.1}", x_of(*x), y_of(*y)),
+                    );
+                    pen = 'L';
+                }
+                put(
+                    svg,
+                    format_args!(
+                        "<path d=\"{path}\" fill=\"none\" stroke=\"{color}\" \
+                     stroke-width=\"{width}\" stroke-linejoin=\"round\" \
+                     stroke-linecap=\"round\"/>\n"
+                    ),
+                );
+            }
+            Self::Bars { bars, color } => {
+                let mut path = String::new();
+                let bottom = frame.top + frame.height;
+                for (low, high, value) in bars.iter().filter(|bar| bar.2 > 0.0) {
+                    // Half a pixel of white between two bars, and never less than a hair of bar.
+                    let (left, top) = (x_of(*low), y_of(*value).min(bottom - 0.7));
+                    let right = (x_of(*high) - 0.5).max(left + 0.5);
+                    put(
+                        &mut path,
+                        format_args!("M{left:.1} {bottom:.1}V{top:.1}H{right:.1}V{bottom:.1}Z"),
+                    );
+                }
+                put(svg, format_args!("<path d=\"{path}\" fill=\"{color}\"/>\n"));
+            }
+            Self::Vertical { x, text: word } => {
+                let x = x_of(*x);
+                let (top, bottom) = (frame.top, frame.top + frame.height);
+                put(
+                    svg,
+                    format_args!(
+                        "<path d=\"M{x:.1} {top:.1}V{bottom:.1}\" stroke=\"{INK}\" \
+                     stroke-dasharray=\"4 3\"/>\n"
+                    ),
+                );
+                text(
+                    svg,
+                    (x + 4.0, top + 12.0),
+                    "start",
+                    word,
+                    "font-size=\"10\"",
+                );
+            }
+        }
+    }
+}
+
+fn text(svg: &mut String, at: (f64, f64), anchor: &str, content: &str, attributes: &str) {
+    if content.is_empty() {
+        return;
+    }
+    let content = escaped(content);
+    put(
+        svg,
+        format_args!(
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" {attributes}>{content}</text>\n",
+            at.0, at.1
+        ),
+    );
+}
+
+fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+    text.write_fmt(arguments)
+        .expect("writing into a String cannot fail");
+}
+
+const INK: &str = "#1f2933";
+const FAINT_INK: &str = "#616e7c";
+const GRID: &str = "#d9dee4";
+const MINOR_GRID: &str = "#f0f2f5";
+const SINGLE_SIZE: (f64, f64) = (860.0, 380.0);
+const PANEL_SIZE: (f64, f64) = (470.0, 250.0);
+const HEAD_HEIGHT: f64 = 62.0;
+const MARGIN_LEFT: f64 = 76.0;
+const MARGIN_RIGHT: f64 = 24.0;
+const MARGIN_TOP: f64 = 30.0;
+const MARGIN_BOTTOM: f64 = 52.0;

@@ -1,0 +1,498 @@
+//! Two runs side by side, or one alone: the same table, the same path.
+//!
+//! The value of a metric is that of the whole run, from its histogram. Whether two values differ
+//! is judged on the values of the single intervals by Welch's t-test, with the number of
+//! intervals reduced by their autocorrelation; metrics that have no value per interval are shown
+//! without a judgement.
+
+use crate::cell::Cell;
+use crate::format;
+use crate::groups::{clients, described};
+use crate::interval::{Interval, IntervalLatency};
+use crate::quantiles::Quantiles;
+use crate::run::Run;
+use crate::sentences;
+use crate::statistics::{Estimate, welch_p_value};
+use crate::summary::Style;
+use crate::table::Table;
+
+/// What a comparison found, ready to be printed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    title: String,
+    /// True if there is a second run to compare with.
+    paired: bool,
+    sections: Vec<Section>,
+    remarks: Vec<String>,
+}
+
+/// One metric of one cell, in one run or two.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// Name of the metric.
+    pub metric: &'static str,
+    /// Value in the first run, in the unit of the metric.
+    pub a: Option<f64>,
+    /// Value in the second run.
+    pub b: Option<f64>,
+    /// `b / a - 1`, where both are known and `a` is not 0.
+    pub relative: Option<f64>,
+    /// Probability of so large a difference without a cause; `None` where it cannot be judged.
+    pub p_value: Option<f64>,
+    unit: Unit,
+    better: Better,
+    /// Standard errors of the interval values.
+    errors: [Option<f64>; 2],
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Section {
+    title: String,
+    changes: Vec<Change>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Latency,
+    PerSecond,
+    Count,
+    Bytes,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Better {
+    Less,
+    More,
+}
+
+/// Compares run `b` with run `a`, cell by cell; with `None`, shows `a` alone with its errors.
+pub fn compare(a: &Run, b: Option<&Run>) -> Comparison {
+    let title = match b {
+        Some(b) => format!("A = {}, B = {}", sentences::title(a), sentences::title(b)),
+        None => sentences::title(a),
+    };
+    let mut comparison = Comparison {
+        title,
+        paired: b.is_some(),
+        sections: Vec::new(),
+        remarks: Vec::new(),
+    };
+    for cell in a.cells() {
+        let other = b.map(|b| partner(cell, a, b));
+        if other == Some(None) {
+            let key = cell.parameters.key();
+            comparison.remarks.push(format!("{key} is in A only"));
+            continue;
+        }
+        let other = other.flatten();
+        if let Some(other) = other {
+            comparison.remark_on(cell, other);
+        }
+        let title = format!("{}, {}", clients(cell), described(&cell.parameters));
+        comparison.sections.push(Section {
+            title,
+            changes: changes(cell, other),
+        });
+    }
+    for cell in b.map_or(&[] as &[Cell], Run::cells) {
+        if partner(cell, b.unwrap_or(a), a).is_none() {
+            comparison
+                .remarks
+                .push(format!("{} is in B only", cell.parameters.key()));
+        }
+    }
+    comparison
+}
+
+impl Comparison {
+    /// Every change of every cell.
+    pub fn changes(&self) -> impl Iterator<Item = &Change> {
+        self.sections.iter().flat_map(|section| &section.changes)
+    }
+
+    /// As text for a terminal.
+    pub fn text(&self, style: Style) -> String {
+        let bold = |text: &str| {
+            if style.color {
+                format!("\u{1b}[1m{text}\u{1b}[0m")
+            } else {
+                text.to_owned()
+            }
+        };
+        let mut text = format!("{}\n", bold(&self.title));
+        for section in &self.sections {
+            text.push_str(&format!("\n{}\n", bold(&section.title)));
+            text.push_str(&self.table(section).to_text());
+        }
+        self.foot()
+            .iter()
+            .for_each(|line| text.push_str(&format!("\n{line}")));
+        text.push('\n');
+        text
+    }
+
+    /// As Markdown.
+    pub fn markdown(&self) -> String {
+        let mut text = format!("# {}\n", self.title);
+        for section in &self.sections {
+            text.push_str(&format!("\n## {}\n\n", section.title));
+            text.push_str(&self.table(section).to_markdown());
+        }
+        self.foot()
+            .iter()
+            .for_each(|line| text.push_str(&format!("\n{line}\n")));
+        text
+    }
+
+    fn table(&self, section: &Section) -> Table {
+        let mut table = if self.paired {
+            Table::new(["", "A", "B", "change", "p", ""])
+        } else {
+            Table::new(["", "value"])
+        };
+        for change in &section.changes {
+            let mut row = vec![change.metric.to_owned(), change.quantity(change.a, 0)];
+            if self.paired {
+                row.push(change.quantity(change.b, 1));
+                row.push(change.relative.map_or_else(format::dash, signed_percent));
+                row.push(change.p_value.map_or_else(format::dash, p_text));
+                row.push(change.judgement().to_owned());
+            }
+            table.row(row);
+        }
+        table
+    }
+
+    fn foot(&self) -> Vec<String> {
+        let mut lines = self.remarks.clone();
+        if self.paired {
+            lines.push(format!(
+                "p: Welch's t-test on the values per second, their autocorrelation taken off the \
+                 sample size; better and worse mean p < {SIGNIFICANCE}. Two runs on a machine \
+                 that drifts can differ for no other reason: repeat and interleave them."
+            ));
+        }
+        lines
+    }
+
+    fn remark_on(&mut self, a: &Cell, b: &Cell) {
+        if a.parameters != b.parameters {
+            let (a, b) = (a.parameters.key(), b.parameters.key());
+            self.remarks
+                .push(format!("the parameters differ: A is {a}, B is {b}"));
+        }
+        for (name, cell) in [("A", a), ("B", b)] {
+            for reason in cell.assessment.reasons() {
+                let (verdict, key) = (cell.assessment.verdict(), cell.parameters.key());
+                self.remarks
+                    .push(format!("{name}, {key} is {verdict}: {reason}"));
+            }
+        }
+    }
+}
+
+impl Change {
+    /// True if the difference is unlikely to be chance.
+    pub fn is_significant(&self) -> bool {
+        self.p_value.is_some_and(|p| p < SIGNIFICANCE)
+    }
+
+    /// True if it is significant and for the worse.
+    pub fn is_regression(&self) -> bool {
+        let worse = |relative: f64| match self.better {
+            Better::Less => relative > 0.0,
+            Better::More => relative < 0.0,
+        };
+        self.is_significant() && self.relative.is_some_and(worse)
+    }
+
+    fn judgement(&self) -> &'static str {
+        match (self.p_value, self.is_significant(), self.is_regression()) {
+            (None, _, _) => "",
+            (Some(_), false, _) => "same",
+            (Some(_), true, true) => "worse",
+            (Some(_), true, false) => "better",
+        }
+    }
+
+    fn quantity(&self, value: Option<f64>, side: usize) -> String {
+        let Some(value) = value else {
+            return format::dash();
+        };
+        let print = |value: f64| match self.unit {
+            Unit::Latency => format::latency(value),
+            Unit::PerSecond => format!("{}/s", format::rate(value)),
+            Unit::Count => format::count(value as u64),
+            Unit::Bytes => format::bytes(value),
+        };
+        match self.errors[side] {
+            Some(error) if error > 0.0 => format!("{} ± {}", print(value), print(error)),
+            Some(_) | None => print(value),
+        }
+    }
+}
+
+/// The cell of `to` to compare with: the one with the same parameters, or the only one.
+fn partner<'a>(cell: &Cell, from: &Run, to: &'a Run) -> Option<&'a Cell> {
+    if let ([_], [only]) = (from.cells(), to.cells()) {
+        return Some(only);
+    }
+    to.cells()
+        .iter()
+        .find(|other| other.parameters == cell.parameters)
+}
+
+fn changes(a: &Cell, b: Option<&Cell>) -> Vec<Change> {
+    METRICS
+        .iter()
+        .map(|metric| {
+            let cells = [Some(a), b];
+            let [value_a, value_b] = cells.map(|cell| cell.and_then(metric.value));
+            let estimates = cells.map(|cell| Estimate::of(&metric.series(cell?)));
+            let relative = value_a
+                .zip(value_b)
+                .filter(|(a, _)| *a != 0.0)
+                .map(|(a, b)| b / a - 1.0);
+            let [estimate_a, estimate_b] = &estimates;
+            let p_value = estimate_a
+                .as_ref()
+                .zip(estimate_b.as_ref())
+                .map(|(a, b)| welch_p_value(a, b));
+            Change {
+                metric: metric.name,
+                a: value_a,
+                b: value_b,
+                relative,
+                p_value,
+                unit: metric.unit,
+                better: metric.better,
+                errors: estimates.map(|estimate| estimate.map(|estimate| estimate.error)),
+            }
+        })
+        .filter(|change| change.a.is_some() || change.b.is_some())
+        .collect()
+}
+
+/// How to get a metric out of a cell, and out of one of its intervals.
+struct Metric {
+    name: &'static str,
+    unit: Unit,
+    better: Better,
+    value: fn(&Cell) -> Option<f64>,
+    sample: fn(&Interval) -> Option<f64>,
+}
+
+impl Metric {
+    const fn latency(
+        name: &'static str,
+        value: fn(&Cell) -> Option<f64>,
+        sample: fn(&Interval) -> Option<f64>,
+    ) -> Self {
+        Self {
+            name,
+            unit: Unit::Latency,
+            better: Better::Less,
+            value,
+            sample,
+        }
+    }
+
+    fn series(&self, cell: &Cell) -> Vec<f64> {
+        cell.intervals.iter().filter_map(self.sample).collect()
+    }
+}
+
+fn response(cell: &Cell) -> Quantiles {
+    Quantiles::of(&cell.latency.response)
+}
+
+fn one_way(cell: &Cell) -> Quantiles {
+    cell.latency
+        .one_way
+        .histogram()
+        .map(Quantiles::of)
+        .unwrap_or_default()
+}
+
+fn of(latency: Option<IntervalLatency>, pick: fn(IntervalLatency) -> f64) -> Option<f64> {
+    latency.map(pick)
+}
+
+const fn untested(_: &Interval) -> Option<f64> {
+    None
+}
+
+static METRICS: [Metric; 17] = [
+    Metric {
+        name: "sent",
+        unit: Unit::PerSecond,
+        better: Better::More,
+        value: |cell| Some(cell.rate.sent_per_s),
+        sample: |interval| Some(interval.sent as f64 / interval.length_s.max(1e-9)),
+    },
+    Metric {
+        name: "received",
+        unit: Unit::PerSecond,
+        better: Better::More,
+        value: |cell| Some(cell.rate.received_per_s),
+        sample: |interval| Some(interval.received as f64 / interval.length_s.max(1e-9)),
+    },
+    Metric {
+        name: "lost",
+        unit: Unit::Count,
+        better: Better::Less,
+        value: |cell| Some(cell.messages.lost as f64),
+        sample: untested,
+    },
+    Metric::latency(
+        "response mean",
+        |c| response(c).mean_us,
+        |i| of(i.response, |l| l.mean_us),
+    ),
+    Metric::latency(
+        "response p50",
+        |c| response(c).p50_us,
+        |i| of(i.response, |l| l.p50_us),
+    ),
+    Metric::latency(
+        "response p90",
+        |c| response(c).p90_us,
+        |i| of(i.response, |l| l.p90_us),
+    ),
+    Metric::latency(
+        "response p99",
+        |c| response(c).p99_us,
+        |i| of(i.response, |l| l.p99_us),
+    ),
+    Metric::latency("response p99.9", |c| response(c).p99_9_us, untested),
+    Metric::latency(
+        "response max",
+        |c| response(c).max_us,
+        |i| of(i.response, |l| l.max_us),
+    ),
+    Metric::latency(
+        "one-way mean",
+        |c| one_way(c).mean_us,
+        |i| of(i.one_way, |l| l.mean_us),
+    ),
+    Metric::latency(
+        "one-way p50",
+        |c| one_way(c).p50_us,
+        |i| of(i.one_way, |l| l.p50_us),
+    ),
+    Metric::latency(
+        "one-way p99",
+        |c| one_way(c).p99_us,
+        |i| of(i.one_way, |l| l.p99_us),
+    ),
+    Metric::latency("one-way p99.9", |c| one_way(c).p99_9_us, untested),
+    Metric::latency(
+        "one-way max",
+        |c| one_way(c).max_us,
+        |i| of(i.one_way, |l| l.max_us),
+    ),
+    Metric::latency(
+        "service p99",
+        |cell| Quantiles::of(&cell.latency.service).p99_us,
+        |interval| of(interval.service, |latency| latency.p99_us),
+    ),
+    Metric::latency(
+        "server CPU per message",
+        |cell| Some(cell.server.as_ref()?.cpu_ns_per_message? / 1e3),
+        |interval| {
+            let messages = (interval.sent > 0).then_some(interval.sent as f64)?;
+            Some(interval.server_cpu? * interval.length_s * 1e6 / messages)
+        },
+    ),
+    Metric {
+        name: "server memory",
+        unit: Unit::Bytes,
+        better: Better::Less,
+        value: |cell| Some(cell.server.as_ref()?.rss_bytes? as f64),
+        sample: untested,
+    },
+];
+
+fn signed_percent(relative: f64) -> String {
+    format!("{:+.1} %", relative * 100.0)
+}
+
+fn p_text(p: f64) -> String {
+    if p < 0.0001 {
+        "<0.0001".to_owned()
+    } else {
+        format!("{p:.4}")
+    }
+}
+
+/// A change is called one below this probability of it being chance: with some fifteen metrics a
+/// cell, 0.05 would call one in most comparisons.
+const SIGNIFICANCE: f64 = 0.001;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::Content;
+    use crate::sample;
+
+    fn load(scale_ms: f64, clients: u64) -> Run {
+        let cell = sample::cell(clients, scale_ms, 20, 10);
+        Run {
+            content: Content::Load(Box::new(cell)),
+            ..Run::default()
+        }
+    }
+
+    fn find<'a>(comparison: &'a Comparison, metric: &str) -> &'a Change {
+        comparison
+            .changes()
+            .find(|change| change.metric == metric)
+            .unwrap()
+    }
+
+    #[test]
+    fn a_run_is_the_same_as_itself() {
+        let run = load(4.0, 1000);
+        let comparison = compare(&run, Some(&run));
+        assert!(comparison.changes().all(|change| !change.is_significant()));
+        assert_eq!(find(&comparison, "response p99").relative, Some(0.0));
+    }
+
+    #[test]
+    fn a_slower_run_is_a_regression_and_only_that_way_round() {
+        let (fast, slow) = (load(1.0, 1000), load(20.0, 1000));
+        let there = compare(&fast, Some(&slow));
+        assert!(
+            find(&there, "response p50").is_regression(),
+            "{}",
+            there.text(Style::default())
+        );
+        assert!(find(&there, "response p50").relative.unwrap() > 0.1);
+        let back = compare(&slow, Some(&fast));
+        assert!(!find(&back, "response p50").is_regression());
+        assert!(back.text(Style::default()).contains("better"));
+    }
+
+    #[test]
+    fn one_run_alone_has_its_errors_and_no_second_column() {
+        let text = compare(&load(1.0, 1000), None).text(Style::default());
+        assert!(text.contains("±") && !text.contains("change"), "{text}");
+    }
+
+    #[test]
+    fn cells_without_a_partner_and_other_parameters_are_named() {
+        let bench = sample::bench(6, 100);
+        let mut shorter = bench.clone();
+        let Content::Bench(cells) = &mut shorter.content else {
+            panic!("a bench")
+        };
+        cells.remove(0);
+        let markdown = compare(&bench, Some(&shorter)).markdown();
+        assert!(
+            markdown.contains("c1000_b1_n6_w1000_s1024_r4_l20ms is in A only"),
+            "{markdown}"
+        );
+        let differing = compare(&load(1.0, 1000), Some(&load(1.0, 2000)));
+        assert!(differing.markdown().contains("the parameters differ"));
+    }
+}

@@ -1,0 +1,169 @@
+//! How numbers are printed: one place, so that every output reads alike.
+
+/// A latency in microseconds with the unit that reads best and three significant digits.
+pub(crate) fn latency(us: f64) -> String {
+    let magnitude = us.abs();
+    if magnitude < 1e-9 {
+        "0".to_owned()
+    } else if magnitude < 1.0 {
+        format!("{} ns", significant(us * 1e3))
+    } else if magnitude < 999.5 {
+        format!("{} µs", significant(us))
+    } else if magnitude < 999_500.0 {
+        format!("{} ms", significant(us / 1e3))
+    } else {
+        format!("{} s", significant(us / 1e6))
+    }
+}
+
+/// The same for a figure that may be missing.
+pub(crate) fn latency_or_dash(us: Option<f64>) -> String {
+    us.map_or_else(dash, latency)
+}
+
+/// Microseconds as a bare number of milliseconds, for tables whose caption names the unit.
+pub(crate) fn milliseconds_or_dash(us: Option<f64>) -> String {
+    us.map_or_else(dash, |us| {
+        let ms = us / 1e3;
+        if ms.abs() < 10.0 {
+            format!("{ms:.3}")
+        } else {
+            format!("{ms:.2}")
+        }
+    })
+}
+
+/// A whole number with thousands separated by commas.
+pub(crate) fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number per second.
+pub(crate) fn rate(per_s: f64) -> String {
+    if per_s >= 100.0 {
+        count(per_s.round() as u64)
+    } else {
+        significant(per_s)
+    }
+}
+
+/// Bytes in binary units.
+pub(crate) fn bytes(value: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut scaled = value;
+    let mut unit = 0;
+    while scaled.abs() >= 1024.0 && unit + 1 < units.len() {
+        scaled /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 {
+        format!("{scaled:.0} B")
+    } else {
+        format!("{} {}", significant(scaled), units[unit])
+    }
+}
+
+/// A share of 1 in per cent.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// Three significant digits, without an exponent.
+pub(crate) fn significant(value: f64) -> String {
+    let magnitude = value.abs();
+    if magnitude >= 99.95 {
+        format!("{value:.0}")
+    } else if magnitude >= 9.995 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+/// What stands where there is no figure.
+pub(crate) fn dash() -> String {
+    "–".to_owned()
+}
+
+/// Text made safe inside HTML and SVG, attributes included.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            // XML 1.0 has no way to hold the other control characters.
+            control if control.is_control() && !"\n\t".contains(control) => safe.push('\u{fffd}'),
+            other => safe.push(other),
+        }
+    }
+    safe
+}
+
+/// A command line as a shell would read it back.
+pub(crate) fn command_line(arguments: &[String]) -> String {
+    let plain = |argument: &str| {
+        !argument.is_empty()
+            && argument
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c))
+    };
+    let quoted = arguments.iter().map(|argument| {
+        if plain(argument) {
+            argument.clone()
+        } else {
+            format!("'{}'", argument.replace('\'', "'\\''"))
+        }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_take_the_unit_that_reads_best() {
+        assert_eq!(latency(0.25), "250 ns");
+        assert_eq!(latency(12.3456), "12.3 µs");
+        assert_eq!(latency(999.6), "1.00 ms");
+        assert_eq!(latency(40_123.0), "40.1 ms");
+        assert_eq!(latency(1_500_000.0), "1.50 s");
+    }
+
+    #[test]
+    fn counts_and_bytes_are_readable() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(1_234_567), "1,234,567");
+        assert_eq!(bytes(999.0), "999 B");
+        assert_eq!(bytes(1536.0), "1.50 KiB");
+    }
+
+    #[test]
+    fn markup_cannot_be_smuggled_in() {
+        assert_eq!(
+            escaped("</script>&\"'\u{1}"),
+            "&lt;/script&gt;&amp;&quot;&#39;\u{fffd}"
+        );
+    }
+
+    #[test]
+    fn a_command_line_can_be_pasted_back() {
+        let arguments = ["moonwire", "load", "--slo", "p(99)<5ms", "it's"].map(str::to_owned);
+        assert_eq!(
+            command_line(&arguments),
+            r"moonwire load --slo 'p(99)<5ms' 'it'\''s'"
+        );
+    }
+}

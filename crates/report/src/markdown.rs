@@ -1,0 +1,92 @@
+//! The Markdown report: tables like those of seed 001, one column per client count.
+
+use crate::format;
+use crate::groups::{Group, clients};
+use crate::run::Run;
+use crate::sentences;
+use crate::tables::{self, Pick};
+
+/// The whole report as Markdown.
+pub fn markdown(run: &Run) -> String {
+    let mut text = format!("# {}\n\n**{}**", sentences::title(run), run.verdict());
+    let reasons = run.verdict_reasons();
+    if reasons.is_empty() {
+        text.push_str(": no reason against it.\n");
+    } else {
+        text.push_str(":\n\n");
+        text.extend(reasons.iter().map(|reason| format!("- {reason}\n")));
+    }
+    if !run.environment.command_line.is_empty() {
+        let line = format::command_line(&run.environment.command_line);
+        text.push_str(&format!("\n```sh\n{line}\n```\n"));
+    }
+    for group in Group::all(run) {
+        text.push_str(&format!("\n## {}\n\n", group.title()));
+        text.push_str(&tables::counter_table(&group).to_markdown());
+        for pick in [Pick::OneWay, Pick::Response, Pick::RoundTripSeed] {
+            text.push_str(&latency_section(&group, pick));
+        }
+        for cell in &group.cells {
+            text.push_str(&format!("\n### {}\n\n", clients(cell)));
+            text.push_str(&tables::latency_table(cell).to_markdown());
+            text.push_str(&details(cell));
+        }
+    }
+    text.push_str("\n## Environment\n\n");
+    for (name, value) in sentences::environment(&run.environment) {
+        text.push_str(&format!("- {name}: {value}\n"));
+    }
+    text.push_str(&format!(
+        "\n## How to read this\n\n{}\n",
+        sentences::HOW_TO_READ
+    ));
+    text
+}
+
+fn latency_section(group: &Group<'_>, pick: Pick) -> String {
+    let mut text = format!("\n**{}**: {}.\n\n", pick.title(), pick.meaning());
+    if group.cells.iter().any(|cell| pick.of(cell).is_some()) {
+        text.push_str(&tables::client_table(group, pick).to_markdown());
+        if pick == Pick::OneWay
+            && group
+                .cells
+                .iter()
+                .any(|cell| cell.latency.one_way.resolution_us() == Some(1000))
+        {
+            text.push_str("\nThe server's clock has a resolution of 1 ms.\n");
+        }
+        return text;
+    }
+    let refusal = group
+        .cells
+        .iter()
+        .find_map(|cell| cell.latency.one_way.refusal());
+    match (pick, refusal) {
+        (Pick::OneWay, Some(reason)) => text.push_str(&format!("Refused: {reason}.\n")),
+        (Pick::OneWay | Pick::Response | Pick::RoundTripSeed, _) => return String::new(),
+    }
+    text
+}
+
+fn details(cell: &crate::cell::Cell) -> String {
+    let mut text = String::from("\n");
+    let mut line = |name: &str, value: &str| text.push_str(&format!("- {name}: {value}\n"));
+    line("connections", &sentences::connections(cell));
+    if let Some(link) = &cell.link {
+        line("link", &sentences::link(link));
+    }
+    if let Some(server) = &cell.server {
+        line("server", &sentences::server(server));
+    }
+    if let Some(slope) = sentences::memory_slope(cell) {
+        line("server memory grew by", &slope);
+    }
+    line("generator", &sentences::generator(cell));
+    for (kind, count) in cell.errors.iter().filter(|(_, count)| **count > 0) {
+        line("error", &format!("{kind}: {}", format::count(*count)));
+    }
+    for (code, count) in cell.closes.iter().filter(|(_, count)| **count > 0) {
+        line("close code", &format!("{code}: {}", format::count(*count)));
+    }
+    text
+}

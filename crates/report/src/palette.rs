@@ -1,0 +1,16 @@
+//! Colours that people with any kind of colour vision tell apart (Okabe and Ito).
+
+pub(crate) const BLUE: &str = "#0072b2";
+pub(crate) const ORANGE: &str = "#e69f00";
+pub(crate) const VERMILLION: &str = "#d55e00";
+pub(crate) const GREY: &str = "#9aa5b1";
+
+/// The colour of the series with this index; they repeat after eight.
+pub(crate) fn series_color(index: usize) -> &'static str {
+    SERIES[index % SERIES.len()]
+}
+
+/// From cool to warm, because the series are client counts from few to many.
+const SERIES: [&str; 8] = [
+    "#56b4e9", BLUE, ORANGE, VERMILLION, "#009e73", "#cc79a7", "#6b5b95", "#4a5568",
+];

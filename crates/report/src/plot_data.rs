@@ -1,0 +1,133 @@
+//! Histograms turned into the points of a picture, once for SVG and for the page.
+
+use crate::histogram::Histogram;
+
+/// One bar of a distribution on a logarithmic axis.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Bin {
+    /// Lower edge in microseconds.
+    pub(crate) low_us: f64,
+    /// Upper edge in microseconds.
+    pub(crate) high_us: f64,
+    /// Values between the edges.
+    pub(crate) count: u64,
+}
+
+/// `count` bins of equal width on a logarithmic axis from the smallest to the largest value, or
+/// over `range_us`. Every value is in exactly one bin; those outside the range in the first or
+/// last.
+pub(crate) fn log_bins(
+    histogram: &Histogram,
+    range_us: Option<(f64, f64)>,
+    count: usize,
+) -> Vec<Bin> {
+    let (Some(min_ns), Some(max_ns)) = (histogram.min_ns(), histogram.max_ns()) else {
+        return Vec::new();
+    };
+    let own_range = || (min_ns.max(1) as f64 / 1e3, max_ns.max(1) as f64 / 1e3);
+    let (low_us, high_us) = range_us.unwrap_or_else(own_range);
+    if high_us <= low_us {
+        return vec![Bin {
+            low_us,
+            high_us,
+            count: histogram.count(),
+        }];
+    }
+    let (low, width) = (low_us.ln(), (high_us / low_us).ln() / count as f64);
+    let edge = |index: usize| (low + width * index as f64).exp();
+    let mut bins: Vec<Bin> = (0..count)
+        .map(|index| Bin {
+            low_us: edge(index),
+            high_us: edge(index + 1),
+            count: 0,
+        })
+        .collect();
+    for bucket in histogram.buckets() {
+        let middle_us = (bucket.low_ns.midpoint(bucket.high_ns)).max(1) as f64 / 1e3;
+        let index = ((middle_us.ln() - low) / width).max(0.0) as usize;
+        bins[index.min(count - 1)].count += bucket.count;
+    }
+    bins
+}
+
+/// `count` bins above the value at `quantile`, over `range_us`.
+pub(crate) fn tail_bins(
+    histogram: &Histogram,
+    quantile: f64,
+    range_us: (f64, f64),
+    count: usize,
+) -> Vec<Bin> {
+    let mut tail = Histogram::new();
+    for bucket in histogram.buckets_above(quantile) {
+        tail.record_n(bucket.low_ns.midpoint(bucket.high_ns), bucket.count);
+    }
+    log_bins(&tail, Some(range_us), count)
+}
+
+/// The values of one latency at quantiles that are evenly spaced on an axis of `1 / (1 - q)`, as
+/// HdrHistogram plots them: pairs of `1 / (1 - q)` and microseconds.
+pub(crate) fn percentile_curve(histogram: &Histogram) -> Vec<(f64, f64)> {
+    let Some(max_ns) = histogram.max_ns() else {
+        return Vec::new();
+    };
+    let last = histogram.count().max(2) as f64;
+    let mut points = Vec::new();
+    for step in 0.. {
+        let x = 10f64.powf(f64::from(step) / POINTS_PER_DECADE);
+        if x >= last {
+            break;
+        }
+        if let Some(ns) = histogram.quantile_ns(1.0 - 1.0 / x) {
+            points.push((x, ns as f64 / 1e3));
+        }
+    }
+    points.push((last, max_ns as f64 / 1e3));
+    points
+}
+
+/// Fine enough that a step between two points is not seen.
+const POINTS_PER_DECADE: f64 = 40.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ramp() -> Histogram {
+        let mut histogram = Histogram::new();
+        for us in 1..=10_000u64 {
+            histogram.record(us * 1000);
+        }
+        histogram
+    }
+
+    #[test]
+    fn every_value_is_in_one_bin() {
+        for range in [None, Some((100.0, 1000.0)), Some((0.5, 50_000.0))] {
+            let bins = log_bins(&ramp(), range, 30);
+            assert_eq!(
+                bins.iter().map(|bin| bin.count).sum::<u64>(),
+                10_000,
+                "{range:?}"
+            );
+        }
+        assert!(log_bins(&Histogram::new(), None, 30).is_empty());
+    }
+
+    #[test]
+    fn the_tail_holds_the_share_above_its_quantile() {
+        let range = (1.0, 10_000.0);
+        let above: u64 = tail_bins(&ramp(), 0.9, range, 20)
+            .iter()
+            .map(|bin| bin.count)
+            .sum();
+        assert!((990..=1000).contains(&above), "{above}");
+    }
+
+    #[test]
+    fn the_curve_starts_at_the_minimum_and_ends_at_the_maximum() {
+        let curve = percentile_curve(&ramp());
+        assert_eq!(curve.first(), Some(&(1.0, 1.0)));
+        assert_eq!(curve.last(), Some(&(10_000.0, 10_000.0)));
+        assert!(curve.windows(2).all(|pair| pair[0].1 <= pair[1].1));
+    }
+}

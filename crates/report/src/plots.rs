@@ -1,0 +1,308 @@
+//! The plots of a run as SVG, and any SVG of ours as PNG.
+
+use std::sync::Arc;
+
+use resvg::{tiny_skia, usvg};
+
+use crate::axis::{Axis, Unit};
+use crate::cell::Cell;
+use crate::chart::{Chart, Mark, Panel};
+use crate::format;
+use crate::groups::{Group, clients};
+use crate::histogram::Histogram;
+use crate::interval::IntervalLatency;
+use crate::palette::{BLUE, GREY, ORANGE, VERMILLION, series_color};
+use crate::plot_data::{Bin, log_bins, percentile_curve, tail_bins};
+use crate::quantiles::Quantiles;
+use crate::run::Run;
+use crate::tables::Pick;
+
+/// A picture with the name of its file, without extension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plot {
+    /// Name for a file: what is drawn and the parameters it is drawn for.
+    pub name: String,
+    /// The picture as an SVG document.
+    pub svg: String,
+}
+
+/// Every plot of a run: per group of cells side by side, then per cell.
+pub fn plots(run: &Run) -> Vec<Plot> {
+    let mut plots = Vec::new();
+    for group in Group::all(run) {
+        plots.extend(group_plots(&group.cells, &group.title(), &group.key()));
+        if group.cells.len() > 1 {
+            for cell in &group.cells {
+                let title = format!("{}, {}", clients(cell), group.title());
+                plots.extend(group_plots(&[cell], &title, &cell.parameters.key()));
+            }
+        }
+    }
+    plots
+}
+
+/// The picture as PNG, `scale` pixels to a unit of the SVG.
+pub fn png(svg: &str, scale: f32) -> Option<Vec<u8>> {
+    let tree = usvg::Tree::from_str(svg, &options()).ok()?;
+    let size = tree.size().to_int_size().scale_by(scale)?;
+    let mut pixels = tiny_skia::Pixmap::new(size.width(), size.height())?;
+    let transform = tiny_skia::Transform::from_scale(scale, scale);
+    resvg::render(&tree, transform, &mut pixels.as_mut());
+    pixels.encode_png().ok()
+}
+
+/// Every picture names the same two fonts, which travel with the program.
+fn options() -> usvg::Options<'static> {
+    let mut options = usvg::Options::default();
+    let fonts = Arc::make_mut(&mut options.fontdb);
+    fonts.load_font_data(include_bytes!("../assets/font/DejaVuSans.ttf").to_vec());
+    fonts.load_font_data(include_bytes!("../assets/font/DejaVuSans-Bold.ttf").to_vec());
+    fonts.set_sans_serif_family("DejaVu Sans");
+    options
+}
+
+fn group_plots(cells: &[&Cell], subtitle: &str, key: &str) -> Vec<Plot> {
+    let mut plots = Vec::new();
+    for (pick, name) in [(Pick::OneWay, "one-way"), (Pick::Response, "round-trip")] {
+        let cells: Vec<&Cell> = cells
+            .iter()
+            .copied()
+            .filter(|cell| pick.of(cell).is_some())
+            .collect();
+        let Some(range) = value_range(&cells, pick, 0.0) else {
+            continue;
+        };
+        let what = pick.short();
+        let mut add = |kind: &str, title: String, legend, panels| {
+            let chart = Chart {
+                title,
+                subtitle: subtitle.to_owned(),
+                legend,
+                panels,
+            };
+            plots.push(Plot {
+                name: format!("{name}_{kind}_{key}"),
+                svg: chart.to_svg(),
+            });
+        };
+        let over_time = time_panels(&cells, pick);
+        if !over_time.is_empty() {
+            add(
+                "over-time",
+                format!("{what} over time"),
+                time_legend(),
+                over_time,
+            );
+        }
+        let panels = distribution_panels(&cells, pick, range);
+        add(
+            "distribution",
+            format!("{what} distribution"),
+            Vec::new(),
+            panels,
+        );
+        for (quantile, kind) in [(0.9, "p90"), (0.99, "p99")] {
+            let panels = tail_panels(&cells, pick, quantile);
+            let title = format!("{what} above {kind}");
+            add(&format!("above-{kind}"), title, Vec::new(), panels);
+        }
+        let (legend, panel) = percentile_panel(&cells, pick, range);
+        add(
+            "percentiles",
+            format!("{what} by percentile"),
+            legend,
+            vec![panel],
+        );
+    }
+    plots
+}
+
+fn time_legend() -> Vec<(String, &'static str)> {
+    let entries = [
+        ("max", GREY),
+        ("p99", VERMILLION),
+        ("mean", ORANGE),
+        ("p50", BLUE),
+    ];
+    entries
+        .map(|(name, color)| (name.to_owned(), color))
+        .to_vec()
+}
+
+/// One panel a cell, all on the same axes.
+fn time_panels(cells: &[&Cell], pick: Pick) -> Vec<Panel> {
+    let values = || {
+        cells
+            .iter()
+            .flat_map(|cell| series(cell, pick))
+            .filter_map(|(_, v)| v)
+    };
+    let low = values().map(|v| v.p50_us).fold(f64::INFINITY, f64::min);
+    let high = values().map(|v| v.max_us).fold(0.0, f64::max);
+    if high <= 0.0 {
+        return Vec::new();
+    }
+    let end = cells.iter().flat_map(|cell| cell.intervals.last());
+    let end_s = end
+        .map(|interval| interval.start_s + interval.length_s)
+        .fold(0.0, f64::max);
+    let panel = |cell: &&Cell| {
+        let line = |figure: fn(&IntervalLatency) -> f64, color, width| Mark::Line {
+            points: series(cell, pick)
+                .map(|(at_s, latency)| latency.map(|latency| (at_s, figure(&latency))))
+                .collect(),
+            color,
+            width,
+        };
+        Panel {
+            title: clients(cell),
+            notes: Vec::new(),
+            x: Axis::linear("time since the first send", Unit::Seconds, 0.0, end_s),
+            y: Axis::fitting("latency, per second", Unit::Latency, low, high),
+            marks: vec![
+                line(|latency| latency.max_us, GREY, 1.2),
+                line(|latency| latency.p99_us, VERMILLION, 2.0),
+                line(|latency| latency.mean_us, ORANGE, 2.0),
+                line(|latency| latency.p50_us, BLUE, 2.0),
+            ],
+        }
+    };
+    cells.iter().map(panel).collect()
+}
+
+fn series(cell: &Cell, pick: Pick) -> impl Iterator<Item = (f64, Option<IntervalLatency>)> {
+    cell.intervals.iter().map(move |interval| {
+        let latency = match pick {
+            Pick::OneWay => interval.one_way,
+            Pick::Response | Pick::RoundTripSeed => interval.response,
+        };
+        (interval.start_s + interval.length_s / 2.0, latency)
+    })
+}
+
+fn distribution_panels(cells: &[&Cell], pick: Pick, range: (f64, f64)) -> Vec<Panel> {
+    let bins = |cell: &&Cell| {
+        pick.of(cell)
+            .map(|histogram| log_bins(histogram, Some(range), BIN_COUNT))
+    };
+    bar_panels(cells, pick, range, bins, "share of messages", true)
+}
+
+fn tail_panels(cells: &[&Cell], pick: Pick, quantile: f64) -> Vec<Panel> {
+    let range = value_range(cells, pick, quantile).unwrap_or((1.0, 2.0));
+    let bins = |cell: &&Cell| {
+        pick.of(cell)
+            .map(|histogram| tail_bins(histogram, quantile, range, BIN_COUNT))
+    };
+    bar_panels(cells, pick, range, bins, "share of all messages", false)
+}
+
+fn bar_panels(
+    cells: &[&Cell],
+    pick: Pick,
+    range: (f64, f64),
+    bins: impl Fn(&&Cell) -> Option<Vec<Bin>>,
+    y_label: &'static str,
+    whole: bool,
+) -> Vec<Panel> {
+    let bars: Vec<Vec<(f64, f64, f64)>> = cells
+        .iter()
+        .map(|cell| {
+            let total = pick.of(cell).map_or(1, Histogram::count) as f64;
+            let bar = |bin: Bin| (bin.low_us, bin.high_us, bin.count as f64 * 100.0 / total);
+            bins(cell)
+                .unwrap_or_default()
+                .into_iter()
+                .map(bar)
+                .collect()
+        })
+        .collect();
+    let high = bars.iter().flatten().map(|bar| bar.2).fold(0.0, f64::max);
+    let panel = |(cell, bars): (&&Cell, Vec<_>)| {
+        let found = pick.of(cell).map(Quantiles::of).unwrap_or_default();
+        let mut marks = vec![Mark::Bars { bars, color: BLUE }];
+        let lines = [
+            (found.p50_us, "p50"),
+            (found.p99_us, "p99"),
+            (found.p99_9_us, "p99.9"),
+        ];
+        for (value, text) in lines {
+            let shown = value.filter(|x| *x >= range.0 && (whole || text != "p50"));
+            marks.extend(shown.map(|x| Mark::Vertical { x, text }));
+        }
+        Panel {
+            title: clients(cell),
+            notes: notes(&found, whole),
+            x: Axis::logarithmic("latency", Unit::Latency, range.0, range.1),
+            y: Axis::linear(y_label, Unit::Percent, 0.0, high * 1.1),
+            marks,
+        }
+    };
+    cells.iter().zip(bars).map(panel).collect()
+}
+
+fn notes(found: &Quantiles, whole: bool) -> Vec<(String, String)> {
+    let mut notes = vec![("count".to_owned(), format::count(found.count))];
+    let mut note = |name: &str, value: Option<f64>| {
+        notes.push((name.to_owned(), format::latency_or_dash(value)));
+    };
+    if whole {
+        note("mean", found.mean_us);
+        note("stddev", found.stddev_us);
+        note("min", found.min_us);
+        note("p50", found.p50_us);
+    }
+    note("p90", found.p90_us);
+    note("p99", found.p99_us);
+    note("p99.9", found.p99_9_us);
+    note("max", found.max_us);
+    notes
+}
+
+fn percentile_panel(
+    cells: &[&Cell],
+    pick: Pick,
+    range: (f64, f64),
+) -> (Vec<(String, &'static str)>, Panel) {
+    let mut legend = Vec::new();
+    let mut marks = Vec::new();
+    let mut last: f64 = 100.0;
+    for (index, cell) in cells.iter().enumerate() {
+        let Some(histogram) = pick.of(cell) else {
+            continue;
+        };
+        let color = series_color(index);
+        let curve = percentile_curve(histogram);
+        last = last.max(curve.last().map_or(0.0, |point| point.0));
+        marks.push(Mark::Line {
+            points: curve.into_iter().map(Some).collect(),
+            color,
+            width: 2.2,
+        });
+        legend.push((clients(cell), color));
+    }
+    let panel = Panel {
+        title: String::new(),
+        notes: Vec::new(),
+        x: Axis::logarithmic("percentile", Unit::Percentile, 1.0, last),
+        y: Axis::fitting("latency", Unit::Latency, range.0, range.1),
+        marks,
+    };
+    (legend, panel)
+}
+
+/// The smallest and the largest value above `quantile` of any cell, in microseconds.
+fn value_range(cells: &[&Cell], pick: Pick, quantile: f64) -> Option<(f64, f64)> {
+    let histograms = || cells.iter().filter_map(|cell| pick.of(cell));
+    let low_ns = histograms()
+        .filter_map(|histogram| histogram.quantile_ns(quantile))
+        .min()?;
+    let high_ns = histograms().filter_map(Histogram::max_ns).max()?;
+    Some((
+        low_ns.max(1) as f64 / 1e3 * 0.97,
+        high_ns.max(2) as f64 / 1e3 * 1.03,
+    ))
+}
+
+/// Bars across a panel: about six pixels each.
+const BIN_COUNT: usize = 72;

@@ -1,0 +1,184 @@
+//! Lines of prose that the summary, the Markdown and the page have in common.
+
+use crate::cell::Cell;
+use crate::environment::{Environment, Link, Server};
+use crate::format;
+use crate::run::Run;
+use crate::statistics::{Slope, slope};
+
+/// The link in one line.
+pub(crate) fn link(link: &Link) -> String {
+    let mut parts = vec![match link.kind.as_str() {
+        "" | "none" => "no added delay".to_owned(),
+        kind => format!(
+            "{kind}, {} per direction",
+            format::latency(link.delay_ms * 1e3)
+        ),
+    }];
+    if link.jitter_ms > 0.0 {
+        parts.push(format!("jitter {}", format::latency(link.jitter_ms * 1e3)));
+    }
+    if link.loss > 0.0 {
+        parts.push(format!("loss {}", format::percent(link.loss)));
+    }
+    if let Some(rate) = link.rate_bit_per_s {
+        parts.push(format!("rate {} Mbit/s", format::significant(rate / 1e6)));
+    }
+    if let (Some(min), Some(median)) = (link.empty_rtt_min_us, link.empty_rtt_p50_us) {
+        let (min, median) = (format::latency(min), format::latency(median));
+        parts.push(format!(
+            "empty exchange {min} min, {median} median round trip"
+        ));
+    }
+    if let Some(queue) = link.queue_max {
+        parts.push(format!(
+            "queue at most {} {}",
+            format::count(queue),
+            link.queue_unit
+        ));
+    }
+    parts.push(format!("{} dropped", format::count(link.drops)));
+    if let Some(cpu_s) = link.cpu_s {
+        parts.push(format!("{} CPU", format::latency(cpu_s * 1e6)));
+    }
+    if !link.note.is_empty() {
+        parts.push(link.note.clone());
+    }
+    parts.join("; ")
+}
+
+/// The server in one line.
+pub(crate) fn server(server: &Server) -> String {
+    let mut parts = Vec::new();
+    if !server.name.is_empty() {
+        parts.push(server.name.clone());
+    }
+    if let Some(ns) = server.cpu_ns_per_message {
+        parts.push(format!("{} CPU per message", format::latency(ns / 1e3)));
+    }
+    if let Some(cpu_s) = server.cpu_s {
+        parts.push(format!("{} CPU in all", format::latency(cpu_s * 1e6)));
+    }
+    if let Some(bytes) = server.rss_bytes {
+        parts.push(format!("{} resident", format::bytes(bytes as f64)));
+    }
+    if let Some(bytes) = server.rss_peak_bytes {
+        parts.push(format!("peak {}", format::bytes(bytes as f64)));
+    }
+    if !server.cores.is_empty() {
+        parts.push(format!("on cores {}", server.cores));
+    }
+    if let Some(reason) = &server.died {
+        parts.push(format!("ended before the run did: {reason}"));
+    }
+    parts.join("; ")
+}
+
+/// The generator in one line.
+pub(crate) fn generator(cell: &Cell) -> String {
+    let generator = &cell.generator;
+    let mut parts = vec![match generator.threads {
+        1 => "1 thread".to_owned(),
+        threads => format!("{threads} threads"),
+    }];
+    if let Some(share) = generator.cpu_share {
+        parts.push(format!("{} of its CPU", format::percent(share)));
+    }
+    if let Some(pressure) = generator.cpu_pressure {
+        parts.push(format!("CPU pressure {}", format::percent(pressure)));
+    }
+    if !generator.cores.is_empty() {
+        parts.push(format!("on cores {}", generator.cores));
+    }
+    if generator.source_addresses > 1 {
+        parts.push(format!("{} source addresses", generator.source_addresses));
+    }
+    parts.join("; ")
+}
+
+/// Connections and bytes in one line.
+pub(crate) fn connections(cell: &Cell) -> String {
+    let connects = cell.connects;
+    let mut text = format!(
+        "{} ok, {} failed, {} retried",
+        format::count(connects.ok),
+        format::count(connects.failed),
+        format::count(connects.retried)
+    );
+    if connects.reconnected > 0 {
+        text.push_str(&format!(
+            ", {} reconnected",
+            format::count(connects.reconnected)
+        ));
+    }
+    if let Some(ms) = connects.all_online_ms {
+        text.push_str(&format!("; all online after {}", format::latency(ms * 1e3)));
+    }
+    text
+}
+
+/// Growth of the server's memory over the run, with its 95 % interval; `None` without samples.
+pub(crate) fn memory_slope(cell: &Cell) -> Option<String> {
+    let points: Vec<(f64, f64)> = cell
+        .intervals
+        .iter()
+        .filter_map(|interval| Some((interval.start_s, interval.server_rss_bytes? as f64)))
+        .collect();
+    let Slope { per_x, error } = slope(&points)?;
+    Some(format!(
+        "{} per second (95 % interval ± {})",
+        format::bytes(per_x),
+        format::bytes(error)
+    ))
+}
+
+/// What the environment was, as pairs of a name and a value.
+pub(crate) fn environment(environment: &Environment) -> Vec<(String, String)> {
+    let mut pairs = Vec::new();
+    let mut pair = |name: &str, value: String| {
+        if !value.is_empty() {
+            pairs.push((name.to_owned(), value));
+        }
+    };
+    pair("started", environment.started_at.clone());
+    if environment.elapsed_s > 0.0 {
+        pair("took", format!("{:.1} s", environment.elapsed_s));
+    }
+    pair("CPU", environment.cpu_model.clone());
+    if environment.cores > 0 {
+        pair("cores", environment.cores.to_string());
+    }
+    if environment.memory_bytes > 0 {
+        pair("memory", format::bytes(environment.memory_bytes as f64));
+    }
+    pair("kernel", environment.kernel.clone());
+    pair("system", environment.os.clone());
+    if environment.fd_limit > 0 {
+        pair("file descriptors", format::count(environment.fd_limit));
+    }
+    pair("seed", environment.seed.to_string());
+    let maps = [
+        &environment.versions,
+        &environment.sysctls,
+        &environment.notes,
+    ];
+    for (name, value) in maps.into_iter().flatten() {
+        pair(name, value.clone());
+    }
+    pairs
+}
+
+/// The title: the name, or what the file holds.
+pub(crate) fn title(run: &Run) -> String {
+    match (run.name.as_str(), run.is_bench()) {
+        ("", true) => "bench".to_owned(),
+        ("", false) => "load run".to_owned(),
+        (name, _) => name.to_owned(),
+    }
+}
+
+/// How to read the figures, for whoever sees the report first.
+pub(crate) const HOW_TO_READ: &str = "Every latency but the service time starts at the moment a \
+    message was due by the schedule, whether or not the generator or the server was late by then: \
+    a stall is charged to every message it held up, as users would feel it. The service time \
+    starts at the actual send, so a response far above it means that messages waited to be sent.";

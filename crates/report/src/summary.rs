@@ -1,0 +1,246 @@
+//! The terminal summary: the verdict first, then what users of wrk2, hey and oha look for.
+
+use crate::cell::Cell;
+use crate::environment::Threshold;
+use crate::format;
+use crate::groups::{Group, clients};
+use crate::plot_data::log_bins;
+use crate::run::{Content, Run};
+use crate::sentences;
+use crate::table::Table;
+use crate::tables::{self, Pick};
+use crate::verdict::Verdict;
+
+/// How a terminal wants its text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Style {
+    /// Use ANSI colours. The caller decides (terminal, `NO_COLOR`, `--no-color`).
+    pub color: bool,
+}
+
+/// The summary of a run.
+pub fn summary(run: &Run, style: Style) -> String {
+    match &run.content {
+        Content::Load(cell) => load_summary(cell, style),
+        Content::Bench(_) => bench_summary(run, style),
+    }
+}
+
+fn load_summary(cell: &Cell, style: Style) -> String {
+    let mut text = verdict_lines(cell.assessment.verdict(), cell.assessment.reasons(), style);
+    text.push_str(&threshold_lines(&cell.thresholds, style));
+    if let Some(reason) = &cell.ended_early {
+        text.push_str(&format!("ended early: {reason}\n"));
+    }
+    text.push_str(&section("Summary", style));
+    text.push_str(&traffic(cell));
+    text.push_str(&section("Latency", style));
+    text.push_str(&tables::latency_table(cell).to_text());
+    if let Some(reason) = cell.latency.one_way.refusal() {
+        text.push_str(&format!("  one-way refused: {reason}\n"));
+    }
+    if !cell.latency.response.is_empty() {
+        text.push_str(&section("Response time distribution", style));
+        text.push_str(&bars(cell, style));
+    }
+    text.push_str(&count_section("Errors", "error", &cell.errors, style));
+    text.push_str(&count_section("Closes", "close code", &cell.closes, style));
+    text.push_str(&machinery(cell, style));
+    text
+}
+
+fn bench_summary(run: &Run, style: Style) -> String {
+    let mut text = verdict_lines(run.verdict(), &run.verdict_reasons(), style);
+    for group in Group::all(run) {
+        text.push_str(&section(&group.title(), style));
+        text.push_str(&tables::counter_table(&group).to_text());
+        for pick in [Pick::OneWay, Pick::Response] {
+            text.push_str(&section(pick.title(), style));
+            text.push_str(&format!("  {}\n", pick.meaning()));
+            text.push_str(&tables::client_table(&group, pick).to_text());
+        }
+        text.push_str(&refusals(&group));
+        for cell in &group.cells {
+            let kinds = cell.errors.iter().filter(|(_, count)| **count > 0);
+            for (kind, count) in kinds {
+                let clients = clients(cell);
+                text.push_str(&format!(
+                    "  {clients}: {} x {kind}\n",
+                    format::count(*count)
+                ));
+            }
+        }
+    }
+    if let Some(link) = run.cells().iter().find_map(|cell| cell.link.as_ref()) {
+        text.push_str(&section("Link", style));
+        text.push_str(&format!("  {}\n", sentences::link(link)));
+    }
+    text
+}
+
+fn refusals(group: &Group<'_>) -> String {
+    let refusal = group
+        .cells
+        .iter()
+        .find_map(|cell| cell.latency.one_way.refusal());
+    refusal.map_or_else(String::new, |reason| {
+        format!("  one-way refused: {reason}\n")
+    })
+}
+
+fn verdict_lines(verdict: Verdict, reasons: &[String], style: Style) -> String {
+    let color = match verdict {
+        Verdict::Valid => GREEN,
+        Verdict::Suspect => YELLOW,
+        Verdict::Invalid => RED,
+    };
+    let word = painted(verdict.as_str(), color, style);
+    match reasons {
+        [] => format!("{word}\n"),
+        [reason] => format!("{word}: {reason}\n"),
+        several => {
+            let lines: String = several
+                .iter()
+                .map(|reason| format!("  - {reason}\n"))
+                .collect();
+            format!("{word}:\n{lines}")
+        }
+    }
+}
+
+fn threshold_lines(thresholds: &[Threshold], style: Style) -> String {
+    let line = |threshold: &Threshold| {
+        let mark = if threshold.passed {
+            painted("passed", GREEN, style)
+        } else {
+            painted("FAILED", RED, style)
+        };
+        format!(
+            "{mark}  {}  (found {})\n",
+            threshold.expression, threshold.actual
+        )
+    };
+    thresholds.iter().map(line).collect()
+}
+
+fn traffic(cell: &Cell) -> String {
+    let messages = &cell.messages;
+    let rate = &cell.rate;
+    let target = rate.target_per_s.map_or_else(String::new, |target| {
+        format!(" (asked for {}/s)", format::rate(target))
+    });
+    let mut table = Table::new(["Connections".to_owned(), sentences::connections(cell)]);
+    table.row([
+        "Sent".to_owned(),
+        format!(
+            "{} messages in {}: {}/s{target}",
+            format::count(messages.sent),
+            format::latency(rate.duration_s * 1e6),
+            format::rate(rate.sent_per_s)
+        ),
+    ]);
+    table.row([
+        "Received".to_owned(),
+        format!(
+            "{} replies: {}/s",
+            format::count(messages.received),
+            format::rate(rate.received_per_s)
+        ),
+    ]);
+    table.row(["Faults".to_owned(), faults(cell)]);
+    table.row([
+        "Bytes".to_owned(),
+        format!(
+            "{} sent, {} received",
+            format::bytes(cell.bytes.sent as f64),
+            format::bytes(cell.bytes.received as f64)
+        ),
+    ]);
+    table.to_lines()
+}
+
+/// Everything that should be zero, zeros included for those users look for.
+pub(crate) fn faults(cell: &Cell) -> String {
+    let messages = &cell.messages;
+    let mut parts = vec![
+        format!("{} lost", format::count(messages.lost)),
+        format!("{} duplicate", format::count(messages.duplicate)),
+        format!("{} reordered", format::count(messages.reordered)),
+        format!("{} corrupt", format::count(messages.corrupt)),
+    ];
+    let rare = [
+        (messages.unsent, "never sent"),
+        (messages.unexpected, "unexpected"),
+        (messages.backpressured, "held back by a full socket"),
+    ];
+    for (count, name) in rare {
+        if count > 0 {
+            parts.push(format!("{} {name}", format::count(count)));
+        }
+    }
+    parts.join(", ")
+}
+
+fn bars(cell: &Cell, style: Style) -> String {
+    let histogram = &cell.latency.response;
+    let bins = log_bins(histogram, None, BAR_COUNT);
+    let largest = bins.iter().map(|bin| bin.count).max().unwrap_or(1).max(1);
+    let mut text = String::new();
+    for bin in bins {
+        let length = (bin.count * BAR_WIDTH).div_ceil(largest);
+        let bar = painted(&"■".repeat(length as usize), BLUE, style);
+        let (upper, count) = (format::latency(bin.high_us), format::count(bin.count));
+        text.push_str(&format!("  ≤ {upper:>8}  {count:>11}  {bar}\n"));
+    }
+    text
+}
+
+fn count_section(
+    title: &str,
+    head: &str,
+    counts: &std::collections::BTreeMap<String, u64>,
+    style: Style,
+) -> String {
+    let table = tables::count_table(head, counts);
+    if table.is_empty() {
+        return String::new();
+    }
+    format!("{}{}", section(title, style), table.to_text())
+}
+
+fn machinery(cell: &Cell, style: Style) -> String {
+    let mut text = section("Where", style);
+    if let Some(link) = &cell.link {
+        text.push_str(&format!("  link       {}\n", sentences::link(link)));
+    }
+    if let Some(server) = &cell.server {
+        text.push_str(&format!("  server     {}\n", sentences::server(server)));
+    }
+    if let Some(slope) = sentences::memory_slope(cell) {
+        text.push_str(&format!("  memory     grew by {slope}\n"));
+    }
+    text.push_str(&format!("  generator  {}\n", sentences::generator(cell)));
+    text
+}
+
+fn section(title: &str, style: Style) -> String {
+    format!("\n{}\n", painted(title, BOLD, style))
+}
+
+fn painted(text: &str, code: &str, style: Style) -> String {
+    if style.color {
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    } else {
+        text.to_owned()
+    }
+}
+
+const BOLD: &str = "1";
+const RED: &str = "1;31";
+const GREEN: &str = "1;32";
+const YELLOW: &str = "1;33";
+const BLUE: &str = "34";
+/// As many bars as hey and oha draw.
+const BAR_COUNT: usize = 11;
+/// Width of the longest bar in characters.
+const BAR_WIDTH: u64 = 40;

@@ -1,0 +1,168 @@
+//! A table once, as text, Markdown or HTML.
+
+use crate::format::escaped;
+
+/// Rows of cells; the first column is text, the others are numbers and lean right.
+pub(crate) struct Table {
+    header: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(header: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            header: header.into_iter().map(Into::into).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row; missing cells at its end stay empty.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Aligned columns, indented by two, with the header underlined by nothing: a terminal has
+    /// bold for that, which the caller adds to the first line.
+    pub(crate) fn to_text(&self) -> String {
+        let widths = self.widths();
+        let mut text = String::new();
+        for cells in std::iter::once(&self.header).chain(&self.rows) {
+            let mut line = String::from(" ");
+            for (column, width) in widths.iter().enumerate() {
+                let cell = cells.get(column).map_or("", String::as_str);
+                let padding = " ".repeat(width - cell.chars().count());
+                let (before, after) = if column == 0 {
+                    ("", padding.as_str())
+                } else {
+                    (padding.as_str(), "")
+                };
+                line.push_str(&format!(" {before}{cell}{after} "));
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Aligned columns that all lean left, header and rows alike: for names and phrases.
+    pub(crate) fn to_lines(&self) -> String {
+        let widths = self.widths();
+        let mut text = String::new();
+        for cells in std::iter::once(&self.header).chain(&self.rows) {
+            let columns = widths.iter().zip(cells);
+            let line: String = columns
+                .map(|(&width, cell)| format!("  {cell:<width$}"))
+                .collect();
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    /// A pipe table, aligned in the source as well.
+    pub(crate) fn to_markdown(&self) -> String {
+        let widths = self.widths();
+        let mut text = markdown_row(&self.header, &widths);
+        for (column, width) in widths.iter().enumerate() {
+            let dashes = "-".repeat(width + 1);
+            text.push_str(&if column == 0 {
+                format!("|:{dashes}")
+            } else {
+                format!("|{dashes}:")
+            });
+        }
+        text.push_str("|\n");
+        for cells in &self.rows {
+            text.push_str(&markdown_row(cells, &widths));
+        }
+        text
+    }
+
+    /// A `<table>` in a wrapper that scrolls when the page is narrow.
+    pub(crate) fn to_html(&self) -> String {
+        let mut html = String::from("<div class=\"scroll\"><table><thead><tr>");
+        for cell in &self.header {
+            html.push_str(&format!("<th scope=\"col\">{}</th>", escaped(cell)));
+        }
+        html.push_str("</tr></thead><tbody>\n");
+        for cells in &self.rows {
+            html.push_str("<tr>");
+            for column in 0..self.header.len() {
+                let cell = escaped(cells.get(column).map_or("", String::as_str));
+                if column == 0 {
+                    html.push_str(&format!("<th scope=\"row\">{cell}</th>"));
+                } else {
+                    html.push_str(&format!("<td>{cell}</td>"));
+                }
+            }
+            html.push_str("</tr>\n");
+        }
+        html.push_str("</tbody></table></div>\n");
+        html
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let width = |column: usize| {
+            let cells = std::iter::once(&self.header).chain(&self.rows);
+            cells
+                .filter_map(|row| row.get(column))
+                .map(|cell| cell.chars().count())
+                .max()
+        };
+        (0..self.header.len())
+            .map(|column| width(column).unwrap_or(0))
+            .collect()
+    }
+}
+
+fn markdown_row(cells: &[String], widths: &[usize]) -> String {
+    let mut row = String::new();
+    for (column, width) in widths.iter().enumerate() {
+        let cell = cells
+            .get(column)
+            .map_or("", String::as_str)
+            .replace('|', "\\|");
+        let padding = " ".repeat(width.saturating_sub(cell.chars().count()));
+        row.push_str(&if column == 0 {
+            format!("| {cell}{padding} ")
+        } else {
+            format!("| {padding}{cell} ")
+        });
+    }
+    row.push_str("|\n");
+    row
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Table {
+        let mut table = Table::new(["", "1000 clients"]);
+        table.row(["mean µs", "27.1"]);
+        table.row(["a|<b>"]);
+        table
+    }
+
+    #[test]
+    fn text_aligns_numbers_to_the_right() {
+        let expected = "           1000 clients\n  mean µs          27.1\n  a|<b>\n";
+        assert_eq!(sample().to_text(), expected);
+    }
+
+    #[test]
+    fn markdown_has_a_rule_and_no_stray_pipes() {
+        let expected = "|         | 1000 clients |\n|:--------|-------------:|\n\
+                        | mean µs |         27.1 |\n| a\\|<b>  |              |\n";
+        assert_eq!(sample().to_markdown(), expected);
+    }
+
+    #[test]
+    fn html_is_escaped() {
+        assert!(sample().to_html().contains("a|&lt;b&gt;"));
+    }
+}

@@ -1,0 +1,236 @@
+//! The tables that several outputs share.
+
+use std::collections::BTreeMap;
+
+use crate::cell::Cell;
+use crate::format::{self, dash, latency_or_dash, milliseconds_or_dash};
+use crate::groups::{Group, clients};
+use crate::histogram::Histogram;
+use crate::quantiles::Quantiles;
+use crate::table::Table;
+
+/// One row a kind of latency, with everything recorded about it.
+pub(crate) fn latency_table(cell: &Cell) -> Table {
+    let mut table = Table::new([
+        "", "mean", "stddev", "min", "p50", "p90", "p99", "p99.9", "p99.99", "max", "count",
+    ]);
+    for (name, histogram) in latencies(cell) {
+        table.row(latency_row(name, histogram));
+    }
+    table
+}
+
+/// The percentile ladder of the handshake and of the response, as thor printed them.
+pub(crate) fn ladder_table(cell: &Cell) -> Table {
+    let names = [
+        "p50", "p66", "p75", "p80", "p90", "p95", "p98", "p99", "max",
+    ];
+    let mut table = Table::new(std::iter::once("").chain(names));
+    for (name, histogram) in latencies(cell) {
+        let found = Quantiles::of(histogram);
+        let values = [
+            found.p50_us,
+            found.p66_us,
+            found.p75_us,
+            found.p80_us,
+            found.p90_us,
+            found.p95_us,
+            found.p98_us,
+            found.p99_us,
+            found.max_us,
+        ];
+        table.row(std::iter::once(name.to_owned()).chain(values.map(latency_or_dash)));
+    }
+    table
+}
+
+/// The latencies of a cell that have samples, with the names a reader sees.
+pub(crate) fn latencies(cell: &Cell) -> Vec<(&'static str, &Histogram)> {
+    let latency = &cell.latency;
+    let handshake = &cell.handshake;
+    let one_way_name = if latency.one_way.resolution_us() == Some(1000) {
+        "one-way (1 ms)"
+    } else {
+        "one-way"
+    };
+    let mut all = vec![("response", &latency.response)];
+    if cell.parameters.replies > 1 {
+        all.push(("first reply", &latency.first_reply));
+    }
+    all.extend([
+        ("service", &latency.service),
+        ("send lag", &latency.send_lag),
+    ]);
+    all.push(("slot wait", &latency.slot_wait));
+    all.extend(
+        latency
+            .one_way
+            .histogram()
+            .map(|histogram| (one_way_name, histogram)),
+    );
+    all.extend([
+        ("round trip, seed", &latency.round_trip_seed),
+        ("handshake", &handshake.total),
+        ("  TCP", &handshake.tcp),
+        ("  TLS", &handshake.tls),
+        ("  upgrade", &handshake.upgrade),
+    ]);
+    all.retain(|(_, histogram)| !histogram.is_empty());
+    all
+}
+
+/// Latencies of a group in milliseconds, one column per client count, as seed 001 has them.
+pub(crate) fn client_table(group: &Group<'_>, pick: Pick) -> Table {
+    let mut table = client_header(group);
+    let found: Vec<Quantiles> = group
+        .cells
+        .iter()
+        .map(|cell| pick.of(cell).map(Quantiles::of).unwrap_or_default())
+        .collect();
+    let mut row = |name: &str, figure: fn(&Quantiles) -> Option<f64>| {
+        let values = found
+            .iter()
+            .map(|quantiles| milliseconds_or_dash(figure(quantiles)));
+        table.row(std::iter::once(format!("{name} (ms)")).chain(values));
+    };
+    row("mean", |found| found.mean_us);
+    row("max", |found| found.max_us);
+    row("min", |found| found.min_us);
+    row("p50", |found| found.p50_us);
+    row("p90", |found| found.p90_us);
+    row("p99", |found| found.p99_us);
+    row("p99.9", |found| found.p99_9_us);
+    table
+}
+
+/// The counters of a group, one column per client count.
+pub(crate) fn counter_table(group: &Group<'_>) -> Table {
+    let mut table = client_header(group);
+    let mut row = |name: &str, figure: &dyn Fn(&Cell) -> String| {
+        let values = group.cells.iter().map(|cell| figure(cell));
+        table.row(std::iter::once(name.to_owned()).chain(values));
+    };
+    row("verdict", &|cell| cell.assessment.verdict().to_string());
+    row("messages sent", &|cell| format::count(cell.messages.sent));
+    row("replies received", &|cell| {
+        format::count(cell.messages.received)
+    });
+    row("lost", &|cell| format::count(cell.messages.lost));
+    row("duplicate, reordered, corrupt", &|cell| {
+        let messages = cell.messages;
+        format!(
+            "{}, {}, {}",
+            messages.duplicate, messages.reordered, messages.corrupt
+        )
+    });
+    row("errors", &|cell| format::count(cell.errors.values().sum()));
+    row("sent per second", &|cell| {
+        format::rate(cell.rate.sent_per_s)
+    });
+    row("all online after", &|cell| {
+        latency_or_dash(cell.connects.all_online_ms.map(|ms| ms * 1e3))
+    });
+    row("send lag p99", &|cell| {
+        latency_or_dash(Quantiles::of(&cell.latency.send_lag).p99_us)
+    });
+    row("server CPU per message", &|cell| {
+        let server = cell.server.as_ref();
+        latency_or_dash(
+            server
+                .and_then(|server| server.cpu_ns_per_message)
+                .map(|ns| ns / 1e3),
+        )
+    });
+    row("server memory", &|cell| {
+        let server = cell.server.as_ref();
+        let rss_bytes = server.and_then(|server| server.rss_bytes);
+        rss_bytes.map_or_else(dash, |bytes| format::bytes(bytes as f64))
+    });
+    table
+}
+
+/// Kind and count, most frequent first.
+pub(crate) fn count_table(head: &str, counts: &BTreeMap<String, u64>) -> Table {
+    let mut table = Table::new([head, "count"]);
+    let mut sorted: Vec<_> = counts.iter().filter(|(_, count)| **count > 0).collect();
+    sorted.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    for (kind, count) in sorted {
+        table.row([kind.clone(), format::count(*count)]);
+    }
+    table
+}
+
+/// Which latency a table or plot across client counts shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pick {
+    /// Client to server.
+    OneWay,
+    /// Intended send time to the last reply.
+    Response,
+    /// Actual send to each reply, as seed 001 counts it.
+    RoundTripSeed,
+}
+
+impl Pick {
+    /// The histogram, if it has samples.
+    pub(crate) fn of(self, cell: &Cell) -> Option<&Histogram> {
+        let histogram = match self {
+            Self::OneWay => return cell.latency.one_way.histogram(),
+            Self::Response => &cell.latency.response,
+            Self::RoundTripSeed => &cell.latency.round_trip_seed,
+        };
+        (!histogram.is_empty()).then_some(histogram)
+    }
+
+    /// The name a reader sees as a heading.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::OneWay => "Server latency (one-way)",
+            Self::Response => "Round trip latency",
+            Self::RoundTripSeed => "Round trip latency as seed 001 counts it",
+        }
+    }
+
+    /// The name in the title of a plot.
+    pub(crate) fn short(self) -> &'static str {
+        match self {
+            Self::OneWay => "Server latency (one-way)",
+            Self::Response => "Round trip latency (response)",
+            Self::RoundTripSeed => "Round trip latency (seed 001)",
+        }
+    }
+
+    /// What is measured, in one sentence without the full stop.
+    pub(crate) fn meaning(self) -> &'static str {
+        match self {
+            Self::OneWay => "time for a message to get to the server, one sample a message",
+            Self::Response => {
+                "time from the moment a message was due to the arrival of its last reply"
+            }
+            Self::RoundTripSeed => "time from the actual send to each reply, one sample a reply",
+        }
+    }
+}
+
+fn client_header(group: &Group<'_>) -> Table {
+    Table::new(std::iter::once(String::new()).chain(group.cells.iter().map(|cell| clients(cell))))
+}
+
+fn latency_row(name: &str, histogram: &Histogram) -> Vec<String> {
+    let found = Quantiles::of(histogram);
+    let values = [
+        found.mean_us,
+        found.stddev_us,
+        found.min_us,
+        found.p50_us,
+        found.p90_us,
+        found.p99_us,
+        found.p99_9_us,
+        found.p99_99_us,
+        found.max_us,
+    ];
+    let mut row = vec![name.to_owned()];
+    row.extend(values.map(latency_or_dash));
+    row.push(format::count(found.count));
+    row
+}
