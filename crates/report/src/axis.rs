@@ -125,7 +125,7 @@ impl Axis {
         let span = (self.high / self.low).log10();
         let labelled = |digit: u32| match digit {
             1 => true,
-            2 | 5 => span < 2.6,
+            2 | 5 => span < 3.1,
             3 | 4 | 7 => span < 0.75,
             _ => span < 0.35,
         };
@@ -213,7 +213,7 @@ mod tests {
         let linear = Axis::linear("", Unit::Latency, 0.0, 52_000.0);
         let expected = ["0", "10 ms", "20 ms", "30 ms", "40 ms", "50 ms"];
         assert_eq!(texts(&linear), expected);
-        let log = Axis::logarithmic("", Unit::Latency, 800.0, 1_200_000.0);
+        let log = Axis::logarithmic("", Unit::Latency, 400.0, 1_200_000.0);
         assert_eq!(texts(&log), ["1 ms", "10 ms", "100 ms", "1 s"]);
         let percentiles = Axis::logarithmic("", Unit::Percentile, 1.0, 10_000.0);
         let expected = ["min", "p50", "p75", "p90", "p99", "p99.9", "p99.99"];

@@ -17,7 +17,7 @@ pub(crate) struct Chart {
 /// One coordinate system.
 pub(crate) struct Panel {
     pub(crate) title: String,
-    /// Lines of the box in the upper right corner: a name and a value each.
+    /// Lines of the box to the right of the panel: a name and a value each.
     pub(crate) notes: Vec<(String, String)>,
     pub(crate) x: Axis,
     pub(crate) y: Axis,
@@ -37,8 +37,13 @@ pub(crate) enum Mark {
         bars: Vec<(f64, f64, f64)>,
         color: &'static str,
     },
-    /// A vertical line with a word at its top.
-    Vertical { x: f64, text: &'static str },
+    /// A vertical line with a word beside it, on the given line from the top so that the words of
+    /// lines close to each other do not cover one another.
+    Vertical {
+        x: f64,
+        text: &'static str,
+        line: usize,
+    },
 }
 
 /// Where a panel lies on the sheet.
@@ -60,19 +65,19 @@ impl Chart {
         } else {
             PANEL_SIZE
         };
-        let sheet_width = columns as f64 * (width + MARGIN_LEFT + MARGIN_RIGHT);
-        let sheet_height = HEAD_HEIGHT + rows as f64 * (height + MARGIN_TOP + MARGIN_BOTTOM);
+        let sheet_width = columns as f64 * (width + MARGIN_LEFT + right);
+        let sheet_height = head_height + rows as f64 * (height + MARGIN_TOP + MARGIN_BOTTOM);
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{sheet_width}\" \
              height=\"{sheet_height}\" viewBox=\"0 0 {sheet_width} {sheet_height}\" \
              font-family=\"DejaVu Sans, Verdana, sans-serif\" font-size=\"11\" fill=\"{INK}\">\n\
              <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
         );
-        self.head(&mut svg, sheet_width);
+        self.head(&mut svg);
         for (index, panel) in self.panels.iter().enumerate() {
             let (row, column) = (index / columns, index % columns);
             let frame = Frame {
-                left: MARGIN_LEFT + column as f64 * (width + MARGIN_LEFT + MARGIN_RIGHT),
+                left: MARGIN_LEFT + column as f64 * (width + MARGIN_LEFT + right),
                 top: HEAD_HEIGHT + MARGIN_TOP + row as f64 * (height + MARGIN_TOP + MARGIN_BOTTOM),
                 width,
                 height,
@@ -83,7 +88,7 @@ impl Chart {
         svg
     }
 
-    fn head(&self, svg: &mut String, sheet_width: f64) {
+    fn head(&self, svg: &mut String) {
         let left = MARGIN_LEFT - 44.0;
         text(
             svg,
@@ -99,20 +104,35 @@ impl Chart {
             &self.subtitle,
             &format!("fill=\"{FAINT_INK}\""),
         );
-        let mut right = sheet_width - MARGIN_RIGHT;
-        for (name, color) in self.legend.iter().rev() {
-            text(svg, (right, 30.0), "end", name, "");
-            // An estimate on the wide side: letters of this font are about 0.6 em.
-            right -= 7.0 * name.chars().count() as f64 + 8.0;
-            let x = right - 18.0;
+        let mut x = left;
+        for (name, color) in &self.legend {
             put(
                 svg,
                 format_args!(
-                    "<rect x=\"{x:.1}\" y=\"24\" width=\"18\" height=\"4\" rx=\"2\" fill=\"{color}\"/>\n"
+                    "<rect x=\"{x:.1}\" y=\"65\" width=\"18\" height=\"4\" rx=\"2\" \
+                     fill=\"{color}\"/>\n"
                 ),
             );
-            right = x - 16.0;
+            text(svg, (x + 24.0, 71.0), "start", name, "");
+            // An estimate on the wide side: letters of this font are about 0.6 em.
+            x += 44.0 + 6.8 * name.chars().count() as f64;
         }
+    }
+
+    /// Width and height of the coordinate systems, and of what a panel has to its right.
+    fn panel_size(&self) -> (f64, f64, f64) {
+        let has_notes = self.panels.iter().any(|panel| !panel.notes.is_empty());
+        let right = if has_notes {
+            MARGIN_RIGHT + NOTE_WIDTH + 10.0
+        } else {
+            MARGIN_RIGHT
+        };
+        let (width, height) = if self.panels.len() > 1 {
+            PANEL_SIZE
+        } else {
+            SINGLE_SIZE
+        };
+        (width, height, right)
     }
 }
 
@@ -201,15 +221,15 @@ impl Panel {
         if self.notes.is_empty() {
             return;
         }
-        let (line, width) = (14.0, 132.0);
+        let (line, width) = (16.0, NOTE_WIDTH);
         let height = self.notes.len() as f64 * line + 10.0;
-        let left = frame.left + frame.width - width - 8.0;
-        let top = frame.top + 8.0;
+        let left = frame.left + frame.width + 10.0;
+        let top = frame.top;
         put(
             svg,
             format_args!(
                 "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width}\" height=\"{height}\" rx=\"4\" \
-             fill=\"#ffffff\" fill-opacity=\"0.88\" stroke=\"{GRID}\"/>\n"
+             fill=\"#f7f8fa\" stroke=\"{GRID}\"/>\n"
             ),
         );
         for (index, (name, value)) in self.notes.iter().enumerate() {
@@ -267,7 +287,11 @@ impl Mark {
                 }
                 put(svg, format_args!("<path d=\"{path}\" fill=\"{color}\"/>\n"));
             }
-            Self::Vertical { x, text: word } => {
+            Self::Vertical {
+                x,
+                text: word,
+                line,
+            } => {
                 let x = x_of(*x);
                 let (top, bottom) = (frame.top, frame.top + frame.height);
                 put(
@@ -313,8 +337,10 @@ const FAINT_INK: &str = "#616e7c";
 const GRID: &str = "#d9dee4";
 const MINOR_GRID: &str = "#f0f2f5";
 const SINGLE_SIZE: (f64, f64) = (860.0, 380.0);
-const PANEL_SIZE: (f64, f64) = (470.0, 250.0);
-const HEAD_HEIGHT: f64 = 62.0;
+const PANEL_SIZE: (f64, f64) = (450.0, 250.0);
+const HEAD_HEIGHT: f64 = 58.0;
+const LEGEND_HEAD_HEIGHT: f64 = 80.0;
+const NOTE_WIDTH: f64 = 128.0;
 const MARGIN_LEFT: f64 = 76.0;
 const MARGIN_RIGHT: f64 = 24.0;
 const MARGIN_TOP: f64 = 30.0;

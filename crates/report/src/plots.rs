@@ -205,20 +205,15 @@ fn bar_panels(
     y_label: &'static str,
     whole: bool,
 ) -> Vec<Panel> {
-    let bars: Vec<Vec<(f64, f64, f64)>> = cells
-        .iter()
-        .map(|cell| {
-            let total = pick.of(cell).map_or(1, Histogram::count) as f64;
-            let bar = |bin: Bin| (bin.low_us, bin.high_us, bin.count as f64 * 100.0 / total);
-            bins(cell)
-                .unwrap_or_default()
-                .into_iter()
-                .map(bar)
-                .collect()
-        })
-        .collect();
-    let high = bars.iter().flatten().map(|bar| bar.2).fold(0.0, f64::max);
-    let panel = |(cell, bars): (&&Cell, Vec<_>)| {
+    let panel = |cell: &&Cell| {
+        let total = pick.of(cell).map_or(1, Histogram::count) as f64;
+        let bar = |bin: Bin| (bin.low_us, bin.high_us, bin.count as f64 * 100.0 / total);
+        let bars: Vec<(f64, f64, f64)> = bins(cell)
+            .unwrap_or_default()
+            .into_iter()
+            .map(bar)
+            .collect();
+        let high = bars.iter().map(|bar| bar.2).fold(0.0, f64::max);
         let found = pick.of(cell).map(Quantiles::of).unwrap_or_default();
         let mut marks = vec![Mark::Bars { bars, color: BLUE }];
         let lines = [
@@ -226,9 +221,9 @@ fn bar_panels(
             (found.p99_us, "p99"),
             (found.p99_9_us, "p99.9"),
         ];
-        for (value, text) in lines {
+        for (line, (value, text)) in lines.into_iter().enumerate() {
             let shown = value.filter(|x| *x >= range.0 && (whole || text != "p50"));
-            marks.extend(shown.map(|x| Mark::Vertical { x, text }));
+            marks.extend(shown.map(|x| Mark::Vertical { x, text, line }));
         }
         Panel {
             title: clients(cell),
@@ -238,7 +233,7 @@ fn bar_panels(
             marks,
         }
     };
-    cells.iter().zip(bars).map(panel).collect()
+    cells.iter().map(panel).collect()
 }
 
 fn notes(found: &Quantiles, whole: bool) -> Vec<(String, String)> {
