@@ -60,10 +60,11 @@ impl Chart {
     pub(crate) fn to_svg(&self) -> String {
         let columns = if self.panels.len() > 1 { 2 } else { 1 };
         let rows = self.panels.len().div_ceil(columns);
-        let (width, height) = if columns == 1 {
-            SINGLE_SIZE
+        let (width, height, right) = self.panel_size();
+        let head_height = if self.legend.is_empty() {
+            HEAD_HEIGHT
         } else {
-            PANEL_SIZE
+            LEGEND_HEAD_HEIGHT
         };
         let sheet_width = columns as f64 * (width + MARGIN_LEFT + right);
         let sheet_height = head_height + rows as f64 * (height + MARGIN_TOP + MARGIN_BOTTOM);
@@ -301,13 +302,11 @@ impl Mark {
                      stroke-dasharray=\"4 3\"/>\n"
                     ),
                 );
-                text(
-                    svg,
-                    (x + 4.0, top + 12.0),
-                    "start",
-                    word,
-                    "font-size=\"10\"",
-                );
+                let y = top + 12.0 + 14.0 * *line as f64;
+                // A white edge keeps the word readable on bars and grid.
+                let halo = "font-size=\"10\" stroke=\"#ffffff\" stroke-width=\"3\" \
+                            paint-order=\"stroke\"";
+                text(svg, (x + 4.0, y), "start", word, halo);
             }
         }
     }
