@@ -53,6 +53,8 @@ pub struct EpollDriver {
     accepting: Vec<(ListenerId, usize)>,
     /// What happened and was not told yet. At most a few per call, `next` empties it first.
     completions: VecDeque<Completion>,
+    /// Sockets to let go of as soon as `completions` is empty: it may hold bytes of theirs.
+    detaching: Vec<SocketId>,
     /// The receive buffer, when it is not lent out.
     spare: Option<Box<[u8]>>,
 }
@@ -82,6 +84,7 @@ impl EpollDriver {
             ready_in_turn: 0,
             accepting: Vec::new(),
             completions: VecDeque::new(),
+            detaching: Vec::new(),
             spare: None,
         })
     }
@@ -209,6 +212,19 @@ impl EpollDriver {
         self.completions.extend(completion);
     }
 
+    /// Lets go of the socket, once everything else was told about it.
+    fn detached(&mut self, socket: SocketId) -> Option<Completion> {
+        let Socket { fd, pending, .. } = self.remove(socket)?;
+        // It cannot fail: the descriptor is open and was added.
+        let _ = epoll::delete(&self.epoll, &fd);
+        let unsent = pending.map(|pending| pending.rest()).unwrap_or_default();
+        Some(Completion::Detached {
+            socket,
+            transport: fd.into(),
+            unsent,
+        })
+    }
+
     /// Whether the completion may still be told: the caller may have closed its socket since.
     fn is_current(&mut self, completion: &Completion) -> bool {
         match completion {
@@ -226,7 +242,8 @@ impl EpollDriver {
 
     /// How long to sleep; None is without end.
     fn timeout(&self, until: Option<Time>) -> Option<Duration> {
-        if !self.ready.is_empty() || !self.completions.is_empty() || !self.accepting.is_empty() {
+        let is_idle = self.ready.is_empty() && self.completions.is_empty();
+        if !is_idle || !self.detaching.is_empty() || !self.accepting.is_empty() {
             return Some(Duration::ZERO);
         }
         let resume = self
@@ -376,7 +393,10 @@ impl Driver for EpollDriver {
                     self.recycle(buffer);
                 }
             }
-            if self.ready_in_turn > 0 {
+            if let Some(socket) = self.detaching.pop() {
+                let detached = self.detached(socket);
+                self.completions.extend(detached);
+            } else if self.ready_in_turn > 0 {
                 self.ready_in_turn -= 1;
                 let id = self.ready.pop_front()?;
                 self.serve(id);

@@ -6,6 +6,8 @@
 mod buffer;
 mod driver;
 mod epoll;
+#[cfg(test)]
+mod harness;
 mod listener;
 mod session;
 pub mod sim;

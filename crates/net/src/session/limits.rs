@@ -13,8 +13,9 @@ pub struct SessionLimits {
     /// [`crate::SendError::QueueFull`]. The queue can exceed it by the one message that found it
     /// within the bound.
     pub write_queue_bytes_max: usize,
-    /// While more than this waits to be written, nothing is received from the peer: one that does
-    /// not read its answers is not given more of them.
+    /// Server: while more than this waits to be written, nothing is received from the peer, so one
+    /// that does not read its answers does not get more of them. A client always reads: if both
+    /// ends stopped, neither would go on.
     pub write_queue_pause_bytes: usize,
     /// From accept or connect to the 101, TLS included. Absolute: it is not put off by bytes that
     /// trickle in.

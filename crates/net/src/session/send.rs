@@ -191,8 +191,12 @@ impl Session {
         }
     }
 
-    /// Stops listening to a peer that does not take its answers, until it does.
+    /// Stops listening to a peer that does not take its answers, until it does. Only a server
+    /// does so: if both ends did, each could wait for the other to read.
     fn regulate<D: Driver>(&mut self, driver: &mut D) {
+        if self.is_client {
+            return;
+        }
         if self.is_paused {
             if self.write_queue_bytes() == 0 {
                 self.is_paused = false;

@@ -1,1 +1,247 @@
+//! The session over the epoll driver and real sockets of the loopback interface.
 
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use moonwire_proto::{CloseCode, Opcode};
+
+use super::*;
+use crate::harness::{Answer, Happened, Loop, run_until};
+use crate::{Driver, EpollDriver, Trust, listen_socket};
+
+pub(crate) fn world() -> (Loop<EpollDriver>, SocketAddr) {
+    let mut world = Loop::new(EpollDriver::new().unwrap());
+    let listener = listen_socket(([127, 0, 0, 1], 0).into(), false, 128).unwrap();
+    let addr = listener.local_addr().unwrap();
+    world.listen(listener.into());
+    (world, addr)
+}
+
+fn tls_world() -> (Loop<EpollDriver>, SocketAddr, ClientTls) {
+    let (mut world, addr) = world();
+    world.server_tls = Some(ServerTls::self_signed().unwrap());
+    (world, addr, ClientTls::new(&Trust::Anyone).unwrap())
+}
+
+fn upgraded(world: &mut Loop<EpollDriver>, client: SocketId) -> SocketId {
+    run_until(world, "the upgrade", |world| {
+        world.sessions.get(&client).is_some_and(Session::is_open)
+    });
+    let servers = world
+        .happened
+        .iter()
+        .filter(|(_, what)| *what == Happened::Accepted);
+    servers.map(|(socket, _)| *socket).next_back().unwrap()
+}
+
+fn echoes(world: &mut Loop<EpollDriver>, client: SocketId, payloads: &[Vec<u8>]) {
+    let before = world.messages(client).len();
+    for payload in payloads {
+        world.session(client).send(Opcode::Binary, payload).unwrap();
+    }
+    run_until(world, "the echo", |world| {
+        world.messages(client).len() == before + payloads.len()
+    });
+    assert_eq!(world.messages(client)[before..], *payloads);
+}
+
+fn finished(world: &mut Loop<EpollDriver>, sockets: &[SocketId]) {
+    run_until(world, "the end", |world| {
+        sockets
+            .iter()
+            .all(|socket| !world.sessions.contains_key(socket))
+    });
+    assert_eq!(world.driver.sockets(), world.sessions.len());
+}
+
+/// Sizes on both sides of every length encoding, of a TLS record and of the receive buffer.
+fn payloads() -> Vec<Vec<u8>> {
+    [0, 1, 125, 126, 65_535, 65_536, 16_384, 300_000, 3_000_000]
+        .map(|length| (0..length).map(|i| (i % 251) as u8).collect())
+        .to_vec()
+}
+
+fn whole_life(world: &mut Loop<EpollDriver>, client: SocketId) {
+    let server = upgraded(world, client);
+    echoes(world, client, &payloads());
+    world.session(client).close(CloseCode::NORMAL, "bye");
+    finished(world, &[client, server]);
+    // The code comes back, the reason need not.
+    let end = [
+        Happened::Closed(Some(1000), String::new(), true),
+        Happened::Finished,
+    ];
+    assert_eq!(world.story(client)[payloads().len() + 1..], end);
+    let end = [
+        Happened::Closed(Some(1000), "bye".to_owned(), false),
+        Happened::Finished,
+    ];
+    assert!(world.story(server).ends_with(&end));
+}
+
+#[test]
+fn a_plain_connection_from_upgrade_to_close() {
+    let (mut world, addr) = world();
+    let client = world.connect(addr, None);
+    whole_life(&mut world, client);
+    let Happened::Upgraded(timings) = &world.story(client)[0] else {
+        panic!("no upgrade")
+    };
+    assert_eq!(timings.tls, None);
+    assert!(timings.tcp > Duration::ZERO && timings.upgrade > Duration::ZERO);
+}
+
+#[test]
+fn a_tls_connection_from_upgrade_to_close() {
+    let (mut world, addr, tls) = tls_world();
+    let client = world.connect(addr, Some(&tls));
+    whole_life(&mut world, client);
+    let Happened::Upgraded(timings) = &world.story(client)[0] else {
+        panic!("no upgrade")
+    };
+    assert!(timings.tls.unwrap() > Duration::ZERO);
+}
+
+#[test]
+fn the_server_may_begin_the_close() {
+    let (mut world, addr, tls) = tls_world();
+    let client = world.connect(addr, Some(&tls));
+    let server = upgraded(&mut world, client);
+    world.session(server).close(CloseCode::GOING_AWAY, "");
+    finished(&mut world, &[client, server]);
+    let closed = |local| Happened::Closed(Some(1001), String::new(), local);
+    assert!(world.story(client).contains(&closed(false)));
+    assert!(world.story(server).contains(&closed(true)));
+}
+
+#[test]
+fn a_refusal_reaches_the_client_with_its_status() {
+    let (mut world, addr) = world();
+    world.answer = Answer::Refuse;
+    let client = world.connect(addr, None);
+    run_until(&mut world, "the end", |world| world.sessions.is_empty());
+    assert!(!world.happened.is_empty());
+    assert_eq!(
+        world.story(client),
+        [Happened::Refused(404), Happened::Finished]
+    );
+}
+
+#[test]
+fn a_request_can_be_answered_later_and_what_followed_it_is_kept() {
+    let (mut world, addr) = world();
+    world.answer = Answer::Later;
+    let mut peer = std::net::TcpStream::connect(addr).unwrap();
+    let request = b"GET /later HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\
+        Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    let frame = b"\x82\x83\0\0\0\0abc";
+    io::Write::write_all(&mut peer, &[&request[..], &frame[..]].concat()).unwrap();
+    run_until(&mut world, "the request", |world| world.happened.len() == 2);
+    let server = world.happened[0].0;
+    io::Write::write_all(&mut peer, frame).unwrap();
+    for _ in 0..3 {
+        world.turn(Some(Time::default()));
+    }
+    assert_eq!(world.session(server).request().unwrap().target(), "/later");
+    world.accept(server);
+    run_until(&mut world, "the messages", |world| {
+        world.messages(server).len() == 2
+    });
+    assert_eq!(world.messages(server), [b"abc", b"abc"]);
+}
+
+#[test]
+fn an_invalid_request_is_answered_and_ends() {
+    let (mut world, addr) = world();
+    let mut peer = std::net::TcpStream::connect(addr).unwrap();
+    io::Write::write_all(&mut peer, b"NONSENSE\r\n\r\n").unwrap();
+    run_until(&mut world, "the failure", |world| world.happened.len() == 2);
+    peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut answer = String::new();
+    io::Read::read_to_string(&mut peer, &mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    drop(peer);
+    run_until(&mut world, "the end", |world| world.sessions.is_empty());
+}
+
+#[test]
+fn a_connection_that_vanishes_is_a_failure() {
+    let (mut world, addr) = world();
+    let client = world.connect(addr, None);
+    let server = upgraded(&mut world, client);
+    world.session(client).abort();
+    finished(&mut world, &[client, server]);
+    assert_eq!(world.story(client).last(), Some(&Happened::Finished));
+    let story = world.story(server);
+    assert!(
+        matches!(&story[2], Happened::Failed(why) if why.contains("reset")),
+        "{story:?}"
+    );
+}
+
+#[test]
+fn nothing_listens() {
+    let (mut world, _) = world();
+    let free = listen_socket(([127, 0, 0, 1], 0).into(), false, 1).unwrap();
+    let addr = free.local_addr().unwrap();
+    drop(free);
+    let client = world.connect(addr, None);
+    finished(&mut world, &[client]);
+    let story = world.story(client);
+    assert!(
+        matches!(&story[0], Happened::Failed(why) if why.contains("refused")),
+        "{story:?}"
+    );
+}
+
+#[test]
+fn the_write_queue_has_a_bound_and_a_slow_peer_is_slowed_down() {
+    let (mut world, addr) = world();
+    world.limits = Arc::new(SessionLimits {
+        write_queue_bytes_max: 2_000_000,
+        write_queue_pause_bytes: 100_000,
+        ..SessionLimits::default()
+    });
+    world.echo = false;
+    let client = world.connect(addr, None);
+    let server = upgraded(&mut world, client);
+    world.driver.pause_receive(client);
+    // More than any socket buffer: it cannot all leave.
+    let payload = vec![7; 1_000_000];
+    let mut sent = 0;
+    let full = loop {
+        match world.session(server).send(Opcode::Binary, &payload) {
+            Ok(()) => sent += 1,
+            Err(error) => break error,
+        }
+        world.turn(Some(Time::default()));
+        assert!(sent < 100, "the queue has no bound");
+    };
+    assert_eq!(full, SendError::QueueFull);
+    assert!(world.session(server).write_queue_bytes() <= 2_000_000 + 14);
+    assert!(world.session(server).is_paused);
+    world.driver.resume_receive(client);
+    run_until(&mut world, "the rest", |world| {
+        world.messages(client).len() == sent
+    });
+    assert!(!world.session(server).is_paused);
+    assert_eq!(world.session(server).write_queue_bytes(), 0);
+}
+
+#[test]
+fn an_idle_session_holds_no_buffers_and_is_small() {
+    let (mut world, addr) = world();
+    let client = world.connect(addr, None);
+    let server = upgraded(&mut world, client);
+    echoes(&mut world, client, &payloads());
+    for socket in [client, server] {
+        let session = world.session(socket);
+        assert_eq!(session.outbox.capacity(), 0);
+        assert!(session.kept.is_none());
+    }
+    println!("size_of Session: {} B", size_of::<Session>());
+    assert!(size_of::<Session>() <= 224, "{} B", size_of::<Session>());
+}
+
+mod carried;
