@@ -150,11 +150,12 @@ impl Instance {
     fn run_file(&self, code: &[u8]) -> Result<(), ScriptError> {
         let name = format!("@{}", self.place.file.display());
         let chunk = self.lua.load(code).set_name(name).set_mode(ChunkMode::Text);
-        let function = chunk.into_function().map_err(|error| match error {
-            mlua::Error::SyntaxError { message, .. } => {
-                error::syntax(&message, &self.place.file, &self.place.service)
+        let function = chunk.into_function().map_err(|error| {
+            if let mlua::Error::SyntaxError { message, .. } = &error {
+                error::syntax(message, &self.place.file, &self.place.service)
+            } else {
+                self.failed(&error, LOADING)
             }
-            other => self.failed(&other, LOADING),
         })?;
         let value = function
             .call::<Value>(())
@@ -162,7 +163,7 @@ impl Instance {
         let Value::Table(service) = value else {
             return Err(ScriptError::NotATable {
                 at: Box::new(self.place.clone()),
-                found: value.type_name(),
+                found: error::lua_type(&value),
             });
         };
         self.check_callbacks(&service)?;
@@ -179,7 +180,7 @@ impl Instance {
                 .get::<Value>(callback)
                 .map_err(|error| self.failed(&error, LOADING))?;
             if !found.is_function() {
-                let (at, found) = (Box::new(self.place.clone()), found.type_name());
+                let (at, found) = (Box::new(self.place.clone()), error::lua_type(&found));
                 return Err(ScriptError::NoCallback {
                     at,
                     callback,

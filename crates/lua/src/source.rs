@@ -53,6 +53,8 @@ impl ServiceSource {
                 "the folder {} must be UTF-8 without '?' and ';'",
                 self.folder.display()
             )
+        } else if !self.config.is_object() && !self.config.is_null() {
+            "its config must be a table".to_owned()
         } else {
             return Ok(());
         };

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use mlua::{Table, Value};
 
+use crate::error::lua_type;
 use crate::json::{DEPTH_MAX, is_marked};
 
 /// Memory that is reused between calls.
@@ -79,7 +80,14 @@ impl Writer<'_> {
                 )));
             }
             Value::Table(table) => return self.table(table, depth + 1),
-            other => return Err(Stop::new(format!("a {} has no JSON", other.type_name()))),
+            Value::LightUserData(_)
+            | Value::Function(_)
+            | Value::Thread(_)
+            | Value::UserData(_)
+            | Value::Error(_)
+            | Value::Other(_) => {
+                return Err(Stop::new(format!("a {} has no JSON", lua_type(value))));
+            }
         }
         Ok(())
     }
@@ -102,25 +110,21 @@ impl Writer<'_> {
         let (mut indices, mut index_max, mut odd) = (0usize, 0, None);
         // The value is taken as a boolean because that makes no reference to it.
         table.for_each(|key: Value, _: bool| {
-            match key {
-                Value::String(key) => {
-                    let start = keys.len();
-                    keys.extend_from_slice(&key.as_bytes());
-                    fields.push(start..keys.len());
-                }
-                Value::Integer(index) if index > 0 => {
-                    indices += 1;
-                    index_max = index_max.max(index);
-                }
-                Value::Integer(_) => odd = Some("number below 1"),
-                Value::Number(_) => odd = Some("fraction"),
-                other => odd = Some(other.type_name()),
+            if let Value::String(key) = &key {
+                let start = keys.len();
+                keys.extend_from_slice(&key.as_bytes());
+                fields.push(start..keys.len());
+            } else if let Value::Integer(index @ 1..) = key {
+                indices += 1;
+                index_max = index_max.max(index);
+            } else {
+                odd = Some(lua_type(&key));
             }
             Ok(())
         })?;
         if let Some(odd) = odd {
             return Err(Stop::new(format!(
-                "a table with a {odd} as key has no JSON"
+                "a table with this kind of key has no JSON: {odd}"
             )));
         }
         match (indices, fields.len() - fields_before) {
@@ -206,14 +210,13 @@ impl Stop {
     }
 
     /// The same, seen from the table that holds it under `step`.
-    fn within(self, step: &str) -> Self {
-        match self {
-            Self::Problem { path, problem } if path.len() < PATH_BYTES_MAX => Self::Problem {
-                path: format!("{step}{path}"),
-                problem,
-            },
-            other => other,
+    fn within(mut self, step: &str) -> Self {
+        if let Self::Problem { path, .. } = &mut self
+            && path.len() < PATH_BYTES_MAX
+        {
+            path.insert_str(0, step);
         }
+        self
     }
 }
 

@@ -1,6 +1,6 @@
 //! `moonwire.config`: the service's own settings.
 
-use mlua::{Lua, Table, Value};
+use mlua::{FromLua, Lua, Table, Value};
 use serde_json::Value as Json;
 
 use crate::modules::run_prelude;
@@ -9,23 +9,9 @@ use crate::modules::run_prelude;
 /// `ipairs` and `#` work; each instance has its own, so a change reaches nobody else.
 pub(crate) fn table(lua: &Lua, config: &Json) -> mlua::Result<Table> {
     let sealed: Table = run_prelude(lua, include_str!("../prelude/config.lua"), ())?;
-    match config {
-        Json::Object(_) => match value(lua, config, &sealed)? {
-            Value::Table(table) => Ok(table),
-            other => Err(mlua::Error::runtime(format!(
-                "config is a {}",
-                other.type_name()
-            ))),
-        },
-        Json::Null => {
-            let table = lua.create_table()?;
-            table.set_metatable(Some(sealed))?;
-            Ok(table)
-        }
-        other => Err(mlua::Error::runtime(format!(
-            "config must be a table, not {other}"
-        ))),
-    }
+    let empty = Json::Object(serde_json::Map::new());
+    let config = if config.is_null() { &empty } else { config };
+    Table::from_lua(value(lua, config, &sealed)?, lua)
 }
 
 fn value(lua: &Lua, json: &Json, sealed: &Table) -> mlua::Result<Value> {

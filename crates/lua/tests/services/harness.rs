@@ -11,8 +11,8 @@ use tempfile::TempDir;
 pub(crate) struct Service {
     pub(crate) instance: Instance,
     pub(crate) effects: Effects,
-    /// Held because removing the folder would take modules away that are required later.
-    pub(crate) folder: TempDir,
+    /// Removed with the service, and not before: modules may be required later.
+    _folder: TempDir,
 }
 
 impl Service {
@@ -31,7 +31,7 @@ impl Service {
         Ok(Self {
             instance,
             effects: Effects::new(),
-            folder,
+            _folder: folder,
         })
     }
 

@@ -1,0 +1,16 @@
+//! Services, driven without a server: an event in, effects out.
+//!
+//! One binary for all, because every binary links LuaJIT anew.
+
+#![allow(clippy::unwrap_used, reason = "a helper of a test fails like the test")]
+
+/// The services that ship with moonwire.
+mod apps;
+/// Callbacks, their failures, and what a service finds in its machine.
+mod contract;
+/// Writing services for tests.
+mod harness;
+/// moonwire.json.
+mod json;
+/// Files that are no service, each with its sentence.
+mod loading;
