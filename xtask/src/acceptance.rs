@@ -10,6 +10,7 @@ use anyhow::Result;
 use self::program::Programs;
 use self::table::Table;
 
+mod breakage;
 mod disturbance;
 mod program;
 mod run_file;
@@ -26,6 +27,13 @@ pub(crate) fn truth() -> Result<ExitCode> {
     truth::faults(&programs, &mut table)?;
     starvation::starved(&programs, &mut table)?;
     starvation::unhurried(&programs, &mut table)?;
+    Ok(table.finish())
+}
+
+/// Defects put in on purpose, each of which the tests must notice.
+pub(crate) fn breakage() -> Result<ExitCode> {
+    let mut table = Table::new("Breakage: defects that the tests notice");
+    breakage::defects(&mut table)?;
     Ok(table.finish())
 }
 

@@ -39,6 +39,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["peers"] => peers::install(),
         ["peers", "--list"] => peers::list(),
         ["peers", "--check"] => peers::check(),
+        ["acceptance", "breakage"] => acceptance::breakage(),
         ["acceptance", "truth"] => acceptance::truth(),
         ["acceptance", "soak"] => acceptance::soak(),
         [] | ["help" | "--help" | "-h"] => {
@@ -55,6 +56,7 @@ usage: cargo xtask COMMAND
   test [--quick]           everything CI checks; --quick leaves out the foreign peers
   tidy                     the rules of the house: arrows, sizes, words, manifests
   peers [--list|--check]   install the foreign peers of the tests, or show or check them
+  acceptance breakage      puts defects into a copy and sees whether the tests notice
   acceptance truth         known faults and starved generators against the release build; 10 min
   acceptance soak          10,000 connections, idle and for 5 minutes; an idle machine is needed
 ";
