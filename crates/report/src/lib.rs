@@ -16,6 +16,7 @@ mod histogram;
 mod interval;
 mod markdown;
 mod page;
+mod page_data;
 mod palette;
 mod plot_data;
 mod plots;

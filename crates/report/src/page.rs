@@ -1,11 +1,331 @@
-//! The report as one HTML page that needs nothing but itself.
+//! The report as one HTML page that needs nothing but itself: no network, no other file.
 
+use crate::cell::Cell;
+use crate::format::{self, escaped};
+use crate::groups::{Group, clients};
+use crate::page_data::page_data;
 use crate::run::Run;
+use crate::sentences;
+use crate::summary::faults;
+use crate::tables::{self, Pick};
+use crate::verdict::Verdict;
 
 /// The page.
 pub fn html(run: &Run) -> String {
-    format!(
-        "<!doctype html><pre>{}</pre>",
-        crate::format::escaped(&crate::markdown::markdown(run))
+    let groups = Group::all(run);
+    let mut first_cell = 0;
+    let mut sections = String::new();
+    for (index, group) in groups.iter().enumerate() {
+        sections.push_str(&group_section(group, index, first_cell));
+        first_cell += group.cells.len();
+    }
+    fill(
+        include_str!("../assets/report.html"),
+        &[
+            ("title", &escaped(&sentences::title(run))),
+            ("verdict", &badge(run.verdict())),
+            ("reasons", &list(&run.verdict_reasons())),
+            ("facts", &escaped(&facts(run))),
+            ("groups", &sections),
+            ("how_to_read", &escaped(sentences::HOW_TO_READ)),
+            (
+                "command_line",
+                &escaped(&format::command_line(&run.environment.command_line)),
+            ),
+            (
+                "environment",
+                &definitions(&sentences::environment(&run.environment)),
+            ),
+            ("data", &page_data(&groups)),
+            ("css", include_str!("../assets/report.css")),
+            ("js", include_str!("../assets/report.js")),
+            ("uplot_css", include_str!("../assets/uplot/uPlot.min.css")),
+            (
+                "uplot_js",
+                without_banner(include_str!("../assets/uplot/uPlot.iife.min.js")),
+            ),
+            ("uplot_license", include_str!("../assets/uplot/LICENSE")),
+            ("uplot_version", "1.6.32"),
+        ],
     )
+}
+
+/// Puts values in place of `{{name}}`, each once from left to right, so that a value which looks
+/// like a placeholder stays what it is.
+fn fill(template: &str, values: &[(&str, &str)]) -> String {
+    let mut page = String::with_capacity(template.len());
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let (name, after) = after
+            .split_once("}}")
+            .expect("the template closes what it opens");
+        let value = values.iter().find(|(known, _)| *known == name);
+        page.push_str(before);
+        page.push_str(
+            value
+                .expect("the template names only values that are given")
+                .1,
+        );
+        rest = after;
+    }
+    page.push_str(rest);
+    page
+}
+
+/// The first line of the library names its home page, which a page without references to the
+/// outside leaves out; its licence is given in full elsewhere.
+fn without_banner(script: &str) -> &str {
+    match script.split_once("*/") {
+        Some((banner, rest)) if banner.starts_with("/*!") => rest,
+        Some(_) | None => script,
+    }
+}
+
+fn facts(run: &Run) -> String {
+    let environment = &run.environment;
+    let mut parts = vec![
+        environment.started_at.clone(),
+        environment.cpu_model.clone(),
+    ];
+    if environment.cores > 0 {
+        parts.push(format!("{} cores", environment.cores));
+    }
+    parts.push(environment.kernel.clone());
+    let server = run.cells().iter().find_map(|cell| cell.server.as_ref());
+    parts.extend(server.map(|server| server.name.clone()));
+    let link = run.cells().iter().find_map(|cell| cell.link.as_ref());
+    parts.extend(link.map(|link| format!("link: {}", sentences::link(link))));
+    parts.retain(|part| !part.is_empty());
+    parts.join(" · ")
+}
+
+fn group_section(group: &Group<'_>, index: usize, first_cell: usize) -> String {
+    let mut html = format!("<section>\n<h2>{}</h2>\n", escaped(&group.title()));
+    html.push_str(&tables::counter_table(group).to_html());
+    html.push_str("<div class=\"pair\">\n");
+    for pick in [Pick::OneWay, Pick::Response] {
+        let heading = format!("<div><h3>{}</h3>", escaped(pick.title()));
+        html.push_str(&format!(
+            "{heading}<p class=\"meaning\">{}</p>\n",
+            escaped(pick.meaning())
+        ));
+        match (pick, refusal(group)) {
+            (Pick::OneWay, Some(reason)) => {
+                html.push_str(&format!("<p>Refused: {}.</p>\n", escaped(reason)));
+            }
+            (Pick::OneWay | Pick::Response | Pick::RoundTripSeed, _) => {
+                html.push_str(&tables::client_table(group, pick).to_html());
+            }
+        }
+        html.push_str("</div>\n");
+    }
+    html.push_str("</div>\n</section>\n");
+    html.push_str(&chart_section(group, index));
+    html.push_str("<section>\n<h2>Details</h2>\n");
+    for (offset, cell) in group.cells.iter().enumerate() {
+        html.push_str(&cell_details(cell, first_cell + offset));
+    }
+    html.push_str("</section>\n");
+    html
+}
+
+/// Why a group has no one-way latency; `None` if one of its cells has.
+fn refusal<'a>(group: &Group<'a>) -> Option<&'a str> {
+    let measured = group
+        .cells
+        .iter()
+        .any(|cell| Pick::OneWay.of(cell).is_some());
+    let reason = || {
+        group
+            .cells
+            .iter()
+            .find_map(|cell| cell.latency.one_way.refusal())
+    };
+    if measured { None } else { reason() }
+}
+
+fn chart_section(group: &Group<'_>, index: usize) -> String {
+    let has = |pick: Pick| group.cells.iter().any(|cell| pick.of(cell).is_some());
+    let picks = [(Pick::OneWay, "one_way"), (Pick::Response, "response")];
+    let picks: Vec<_> = picks.into_iter().filter(|(pick, _)| has(*pick)).collect();
+    let Some((_, chosen)) = picks.last() else {
+        return String::new();
+    };
+    let mut html = format!(
+        "<section data-group=\"{index}\" data-pick=\"{chosen}\">\n<h2>Latency</h2>\n\
+         <div class=\"choice\" role=\"group\" aria-label=\"Which latency\">"
+    );
+    for (pick, name) in &picks {
+        let label = escaped(pick.title());
+        html.push_str(&format!(
+            "<button type=\"button\" data-pick=\"{name}\" aria-pressed=\"false\">{label}</button>"
+        ));
+    }
+    html.push_str("</div>\n<p class=\"note hint\">Drag to zoom, double-click to go back.</p>\n");
+    let sheets = [
+        ("percentiles", "By percentile", "plots wide"),
+        (
+            "over_time",
+            "Over time: each second's median, mean, p99 and maximum",
+            "plots",
+        ),
+        ("distribution", "Distribution", "plots"),
+        ("above_p90", "Tail above p90", "plots"),
+        ("above_p99", "Tail above p99", "plots"),
+    ];
+    for (sheet, title, class) in sheets {
+        html.push_str(&format!(
+            "<h3>{title}</h3>\n<div class=\"{class}\" data-sheet=\"{sheet}\"></div>\n"
+        ));
+    }
+    html.push_str("</section>\n");
+    html
+}
+
+fn cell_details(cell: &Cell, index: usize) -> String {
+    let mut html = format!(
+        "<details data-cell=\"{index}\">\n<summary>{} {}</summary>\n{}",
+        escaped(&clients(cell)),
+        badge(cell.assessment.verdict()),
+        list(cell.assessment.reasons())
+    );
+    html.push_str(&tables::latency_table(cell).to_html());
+    html.push_str("<h3>Percentile ladder</h3>\n");
+    html.push_str(&tables::ladder_table(cell).to_html());
+    for (head, counts) in [("error", &cell.errors), ("close code", &cell.closes)] {
+        let table = tables::count_table(head, counts);
+        if !table.is_empty() {
+            html.push_str(&table.to_html());
+        }
+    }
+    let mut pairs = vec![
+        ("connections".to_owned(), sentences::connections(cell)),
+        ("faults".to_owned(), faults(cell)),
+        (
+            "bytes".to_owned(),
+            format!(
+                "{} sent, {} received",
+                format::bytes(cell.bytes.sent as f64),
+                format::bytes(cell.bytes.received as f64)
+            ),
+        ),
+        ("generator".to_owned(), sentences::generator(cell)),
+    ];
+    let mut pair = |name: &str, value: Option<String>| {
+        pairs.extend(value.map(|value| (name.to_owned(), value)));
+    };
+    pair("server", cell.server.as_ref().map(sentences::server));
+    pair("server memory grew by", sentences::memory_slope(cell));
+    pair("link", cell.link.as_ref().map(sentences::link));
+    pair("ended early", cell.ended_early.clone());
+    for (name, value) in &cell.scenario {
+        pair(
+            name,
+            Some(
+                value
+                    .as_str()
+                    .map_or_else(|| value.to_string(), str::to_owned),
+            ),
+        );
+    }
+    html.push_str(&definitions(&pairs));
+    html.push_str("<div class=\"plots\"></div>\n</details>\n");
+    html
+}
+
+fn badge(verdict: Verdict) -> String {
+    format!("<span class=\"badge {verdict}\">{verdict}</span>")
+}
+
+fn list(items: &[String]) -> String {
+    if items.is_empty() {
+        return String::new();
+    }
+    let items: String = items
+        .iter()
+        .map(|item| format!("<li>{}</li>", escaped(item)))
+        .collect();
+    format!("<ul class=\"reasons\">{items}</ul>\n")
+}
+
+fn definitions(pairs: &[(String, String)]) -> String {
+    let pair = |(name, value): &(String, String)| {
+        format!("<dt>{}</dt><dd>{}</dd>\n", escaped(name), escaped(value))
+    };
+    format!(
+        "<dl>\n{}</dl>\n",
+        pairs.iter().map(pair).collect::<String>()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::Content;
+    use crate::sample;
+
+    #[test]
+    fn the_page_refers_to_nothing_outside() {
+        let page = html(&sample::bench(5, 100));
+        for outside in [
+            "http://", "https://", "src=", "@import", "url(", "{{", "}}</",
+        ] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+        assert_eq!(page.matches("href=").count(), 1, "the empty icon");
+    }
+
+    #[test]
+    fn strings_of_a_run_cannot_leave_their_place() {
+        let mut run = sample::bench(5, 100);
+        let hostile = "</script><script>alert(1)</script>{{js}}\u{2028}";
+        run.name = hostile.to_owned();
+        run.environment.command_line = vec![hostile.to_owned()];
+        let Content::Bench(cells) = &mut run.content else {
+            panic!("a bench")
+        };
+        cells[0].errors.insert(hostile.to_owned(), 1);
+        cells[0].scenario.insert(hostile.to_owned(), hostile.into());
+        cells[0].assessment.add(Verdict::Suspect, hostile);
+        let page = html(&run);
+        assert!(!page.contains("<script>alert"));
+        assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;{{js}}"));
+        assert_eq!(
+            page.matches("</script>").count(),
+            3,
+            "the data, the library, the charts"
+        );
+    }
+
+    #[test]
+    fn a_load_run_without_any_sample_still_makes_a_page() {
+        let run = Run {
+            content: Content::Load(Box::default()),
+            ..Run::default()
+        };
+        let page = html(&run);
+        assert!(
+            page.contains("Refused: the server&#39;s replies carry no timestamps."),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn every_cell_has_its_details_and_its_data() {
+        let page = html(&sample::bench(5, 100));
+        assert_eq!(page.matches("<details data-cell=").count(), 4);
+        assert!(page.contains("10,000 clients <span class=\"badge SUSPECT\">SUSPECT</span>"));
+        let data = page
+            .split_once("id=\"data\">")
+            .unwrap()
+            .1
+            .split_once("</script>")
+            .unwrap()
+            .0;
+        let data: serde_json::Value = serde_json::from_str(data).unwrap();
+        assert_eq!(data["groups"][0]["cells"].as_array().unwrap().len(), 4);
+        let bars = &data["cells"][3]["response"]["bins"];
+        let lengths = ["edges", "share"].map(|name| bars[name].as_array().unwrap().len());
+        assert_eq!(lengths[0], lengths[1] + 1);
+    }
 }

@@ -1,6 +1,8 @@
 //! Histograms turned into the points of a picture, once for SVG and for the page.
 
+use crate::cell::Cell;
 use crate::histogram::Histogram;
+use crate::tables::Pick;
 
 /// One bar of a distribution on a logarithmic axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -83,6 +85,19 @@ pub(crate) fn percentile_curve(histogram: &Histogram) -> Vec<(f64, f64)> {
     }
     points.push((last, max_ns as f64 / 1e3));
     points
+}
+
+/// The smallest and the largest value above `quantile` of any cell, in microseconds.
+pub(crate) fn value_range(cells: &[&Cell], pick: Pick, quantile: f64) -> Option<(f64, f64)> {
+    let histograms = || cells.iter().filter_map(|cell| pick.of(cell));
+    let low_ns = histograms()
+        .filter_map(|histogram| histogram.quantile_ns(quantile))
+        .min()?;
+    let high_ns = histograms().filter_map(Histogram::max_ns).max()?;
+    Some((
+        low_ns.max(1) as f64 / 1e3 * 0.97,
+        high_ns.max(2) as f64 / 1e3 * 1.03,
+    ))
 }
 
 /// Fine enough that a step between two points is not seen.

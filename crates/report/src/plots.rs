@@ -12,7 +12,7 @@ use crate::groups::{Group, clients};
 use crate::histogram::Histogram;
 use crate::interval::IntervalLatency;
 use crate::palette::{BLUE, GREY, ORANGE, VERMILLION, series_color};
-use crate::plot_data::{Bin, log_bins, percentile_curve, tail_bins};
+use crate::plot_data::{Bin, log_bins, percentile_curve, tail_bins, value_range};
 use crate::quantiles::Quantiles;
 use crate::run::Run;
 use crate::tables::Pick;
@@ -284,19 +284,6 @@ fn percentile_panel(
         marks,
     };
     (legend, panel)
-}
-
-/// The smallest and the largest value above `quantile` of any cell, in microseconds.
-fn value_range(cells: &[&Cell], pick: Pick, quantile: f64) -> Option<(f64, f64)> {
-    let histograms = || cells.iter().filter_map(|cell| pick.of(cell));
-    let low_ns = histograms()
-        .filter_map(|histogram| histogram.quantile_ns(quantile))
-        .min()?;
-    let high_ns = histograms().filter_map(Histogram::max_ns).max()?;
-    Some((
-        low_ns.max(1) as f64 / 1e3 * 0.97,
-        high_ns.max(2) as f64 / 1e3 * 1.03,
-    ))
 }
 
 /// Bars across a panel: about six pixels each.

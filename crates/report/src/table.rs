@@ -95,6 +95,9 @@ impl Table {
                 let cell = escaped(cells.get(column).map_or("", String::as_str));
                 if column == 0 {
                     html.push_str(&format!("<th scope=\"row\">{cell}</th>"));
+                } else if VERDICTS.contains(&cell.as_str()) {
+                    let badge = format!("<span class=\"badge {cell}\">{cell}</span>");
+                    html.push_str(&format!("<td>{badge}</td>"));
                 } else {
                     html.push_str(&format!("<td>{cell}</td>"));
                 }
@@ -136,6 +139,9 @@ fn markdown_row(cells: &[String], widths: &[usize]) -> String {
     row.push_str("|\n");
     row
 }
+
+/// Words that the page shows as badges.
+const VERDICTS: [&str; 3] = ["VALID", "SUSPECT", "INVALID"];
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,209 @@
+"use strict";
+// Draws the charts of the page from the JSON inside it. Times are seconds, latencies microseconds.
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const colors = { max: "#9aa5b1", p99: "#d55e00", mean: "#e69f00", p50: "#0072b2" };
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const live = new Set();
+
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  function latency(us) {
+    if (us == null) return "–";
+    const [value, unit] =
+      us === 0 ? [0, "ms"] : us < 1 ? [us * 1e3, "ns"] : us < 999.5 ? [us, "µs"]
+      : us < 999500 ? [us / 1e3, "ms"] : [us / 1e6, "s"];
+    return `${+value.toPrecision(3)} ${unit}`;
+  }
+
+  function percentile(x) {
+    if (x < 1.01) return "min";
+    const q = 100 * (1 - 1 / x);
+    const digits = Math.max(0, Math.round(Math.log10(x)) - 2);
+    return "p" + (x >= 90 ? q.toFixed(digits) : q.toFixed(q % 1 ? 1 : 0));
+  }
+
+  const bytes = (value) => {
+    if (value == null) return "–";
+    const unit = Math.min(4, Math.max(0, Math.floor(Math.log2(Math.max(1, value)) / 10)));
+    return `${+(value / 1024 ** unit).toPrecision(3)} ${["B", "KiB", "MiB", "GiB", "TiB"][unit]}`;
+  };
+  const number = (value) => value == null ? "–" : value.toLocaleString("en-US");
+  const percent = (value) => value == null ? "–" : `${+value.toPrecision(3)} %`;
+  const second = (value) => value == null ? "–" : `${+value.toFixed(1)} s`;
+
+  const axis = (format, more) => ({
+    stroke: () => css("--faint"),
+    grid: { stroke: () => css("--grid"), width: 1 },
+    ticks: { stroke: () => css("--line"), width: 1, size: 5 },
+    font: "11px system-ui, sans-serif",
+    values: (_, splits) => splits.map((split) => (split == null ? null : format(split))),
+    ...more,
+  });
+
+  // A logarithmic axis labels its decades, and 2 and 5 where there is room.
+  const decades = (u, splits, axisIndex) => {
+    const scale = u.scales[u.axes[axisIndex].scale];
+    const span = Math.log10(scale.max / scale.min);
+    const kept = span < 0.7 ? [1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9] : span < 3.1 ? [1, 2, 5] : [1];
+    return splits.map((split) => {
+      const digit = split / 10 ** Math.floor(Math.log10(split) + 1e-9);
+      return kept.some((k) => Math.abs(digit - k) < 1e-6) ? split : null;
+    });
+  };
+
+  function draw(place, options, points) {
+    const width = () => Math.max(280, place.clientWidth);
+    const plot = new uPlot({ width: width(), height: options.height || 250, ...options.uplot }, points, place);
+    const observer = new ResizeObserver(() => {
+      if (Math.abs(plot.width - width()) > 1) plot.setSize({ width: width(), height: plot.height });
+    });
+    observer.observe(place);
+    live.add({ place, plot, observer });
+  }
+
+  function clear(root) {
+    for (const entry of live) {
+      if (!root.contains(entry.place)) continue;
+      entry.observer.disconnect();
+      entry.plot.destroy();
+      live.delete(entry);
+    }
+    root.replaceChildren();
+  }
+
+  function box(root, title) {
+    const place = document.createElement("div");
+    place.className = "plot";
+    const head = document.createElement("h4");
+    head.textContent = title;
+    const inside = document.createElement("div");
+    place.append(head, inside);
+    root.append(place);
+    return inside;
+  }
+
+  const line = (label, stroke, value, more) =>
+    ({ label, stroke, width: 1.8, points: { show: false }, value: (_, v) => value(v), ...more });
+
+  const yRange = (range) => {
+    const logarithmic = range[0] > 0 && range[1] / range[0] > 12;
+    return logarithmic
+      ? { scale: { distr: 3, log: 10, range: [range[0] * 0.9, range[1] * 1.12] }, filter: decades }
+      : { scale: { range: [0, range[1] * 1.08] }, filter: undefined };
+  };
+
+  function latencyOverTime(root, cells, pick, sync) {
+    const shown = cells.filter((cell) => cell[pick] && cell[pick].over_time.p50.some((v) => v != null));
+    const all = (name) => shown.flatMap((cell) => cell[pick].over_time[name]).filter((v) => v != null);
+    const y = yRange([Math.min(...all("p50")), Math.max(...all("max"))]);
+    const end = Math.max(...shown.map((cell) => cell.seconds[cell.seconds.length - 1] + 0.5));
+    for (const cell of shown) {
+      const series = ["p50", "mean", "p99", "max"];
+      draw(box(root, cell.label), { uplot: {
+        cursor: { sync: { key: sync } },
+        scales: { x: { time: false, range: [0, end] }, y: y.scale },
+        axes: [axis(second), axis(latency, { size: 66, filter: y.filter })],
+        series: [line("time", null, second),
+          ...series.map((name) => line(name, colors[name], latency, { width: name === "max" ? 1 : 2 }))],
+      } }, [cell.seconds, ...series.map((name) => cell[pick].over_time[name])]);
+    }
+  }
+
+  function percentiles(root, cells, pick) {
+    const shown = cells.filter((cell) => cell[pick]);
+    const values = shown.flatMap((cell) => cell[pick].curve.us);
+    const y = yRange([Math.min(...values), Math.max(...values)]);
+    const xs = shown.map((cell) => cell[pick].curve.x);
+    const longest = xs.reduce((a, b) => (b.length > a.length ? b : a));
+    const x = [...new Set(xs.flat())].sort((a, b) => a - b);
+    const columns = shown.map((cell) => {
+      const found = new Map(cell[pick].curve.x.map((at, index) => [at, cell[pick].curve.us[index]]));
+      return x.map((at) => (found.has(at) ? found.get(at) : undefined));
+    });
+    draw(box(root, ""), { height: 360, uplot: {
+      scales: { x: { time: false, distr: 3, log: 10, range: [1, longest[longest.length - 1]] }, y: y.scale },
+      axes: [axis(percentile), axis(latency, { size: 66, filter: y.filter })],
+      series: [line("percentile", null, (v) => (v == null ? "–" : percentile(v))),
+        ...shown.map((cell) => line(cell.label, cell.color, latency, { width: 2.2, spanGaps: true }))],
+    } }, [x, ...columns]);
+  }
+
+  function bars(root, cells, pick, kind, range) {
+    for (const cell of cells.filter((cell) => cell[pick])) {
+      const { edges, share } = cell[pick][kind];
+      draw(box(root, cell.label), { height: 220, uplot: {
+        scales: { x: { time: false, distr: 3, log: 10, range },
+          y: { range: (_, low, high) => [0, (high || 1) * 1.08] } },
+        axes: [axis(latency, { filter: decades, space: 30 }), axis(percent, { size: 58 })],
+        series: [line("from", null, latency),
+          line("share of messages", "#0072b2", percent, { fill: "#0072b288", width: 1, paths: uPlot.paths.stepped({ align: 1 }) })],
+      } }, [edges, [...share, share[share.length - 1]]]);
+    }
+  }
+
+  const sheets = {
+    percentiles: (root, group, cells, pick) => percentiles(root, cells, pick),
+    over_time: (root, group, cells, pick) => latencyOverTime(root, cells, pick, `time-${group.index}`),
+    distribution: (root, group, cells, pick) => bars(root, cells, pick, "bins", group.ranges[pick].bins),
+    above_p90: (root, group, cells, pick) => bars(root, cells, pick, "above_p90", group.ranges[pick].above_p90),
+    above_p99: (root, group, cells, pick) => bars(root, cells, pick, "above_p99", group.ranges[pick].above_p99),
+  };
+
+  function drawGroup(section, group) {
+    const cells = group.cells.map((index) => data.cells[index]);
+    const pick = section.dataset.pick;
+    if (!group.ranges[pick]) return;
+    for (const root of section.querySelectorAll("[data-sheet]")) {
+      clear(root);
+      sheets[root.dataset.sheet](root, group, cells, pick);
+    }
+    for (const button of section.querySelectorAll(".choice button"))
+      button.setAttribute("aria-pressed", button.dataset.pick === pick);
+  }
+
+  function drawCell(root, cell) {
+    clear(root);
+    const chart = (title, format, series, more) => {
+      const shown = series.filter(([, , values]) => values.some((value) => value != null));
+      if (!shown.length) return;
+      draw(box(root, title), { height: 190, uplot: {
+        cursor: { sync: { key: cell.key } },
+        scales: { x: { time: false }, y: { range: (_, low, high) => [0, (high || 1) * 1.1] } },
+        axes: [axis(second), axis(format, { size: 66 })],
+        series: [line("time", null, second), ...shown.map(([name, color]) => line(name, color, format))],
+        ...more,
+      } }, [cell.seconds, ...shown.map(([, , values]) => values)]);
+    };
+    chart("Messages per second", number, [["sent", "#0072b2", cell.sent], ["received", "#e69f00", cell.received]]);
+    chart("In flight", number, [["in flight", "#009e73", cell.in_flight]]);
+    chart("CPU, 100 % is one core", percent, [["server", "#d55e00", cell.server_cpu], ["generator", "#56b4e9", cell.generator_cpu]]);
+    chart("Server memory", bytes, [["resident", "#cc79a7", cell.server_rss]]);
+  }
+
+  function drawAll() {
+    for (const section of document.querySelectorAll("[data-group]"))
+      drawGroup(section, data.groups[+section.dataset.group]);
+    for (const details of document.querySelectorAll("details[data-cell]")) {
+      if (details.open) drawCell(details.querySelector(".plots"), data.cells[+details.dataset.cell]);
+    }
+  }
+
+  for (const button of document.querySelectorAll(".choice button")) {
+    button.addEventListener("click", () => {
+      const section = button.closest("[data-group]");
+      section.dataset.pick = button.dataset.pick;
+      drawGroup(section, data.groups[+section.dataset.group]);
+    });
+  }
+  for (const details of document.querySelectorAll("details[data-cell]")) {
+    details.addEventListener("toggle", () => {
+      if (details.open) drawCell(details.querySelector(".plots"), data.cells[+details.dataset.cell]);
+    });
+  }
+  dark.addEventListener("change", drawAll);
+  addEventListener("beforeprint", () => {
+    for (const details of document.querySelectorAll("details")) details.open = true;
+  });
+  drawAll();
+})();
