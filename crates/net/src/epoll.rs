@@ -8,18 +8,18 @@
 mod accept;
 mod connect;
 mod socket;
+mod wait;
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::num::NonZeroU64;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::event::{EventfdFlags, eventfd};
 use slab::Slab;
 
 use crate::buffer::ReceiveBuffer;
@@ -44,7 +44,7 @@ pub struct EpollDriver {
     /// The generation of the last socket added. Never `LISTENER` or `WAKER` for a socket.
     generation: u32,
     /// What the last wait reported; empty but for its capacity outside of `wait`.
-    events: Vec<epoll::Event>,
+    events: Vec<libc::epoll_event>,
     /// Sockets with something to do. Invariant: each is in it at most once, flag `QUEUED`.
     ready: VecDeque<SocketId>,
     /// How many of `ready` belong to this turn; the rest waits for the next one.
@@ -134,8 +134,8 @@ impl EpollDriver {
     }
 
     /// Notes what epoll reported.
-    fn note(&mut self, event: epoll::Event) {
-        let (index, generation) = parts(event.data.u64());
+    fn note(&mut self, event: libc::epoll_event) {
+        let (index, generation) = parts(event.u64);
         match generation {
             WAKER => self.completions.push_back(Completion::Woken),
             LISTENER => self
@@ -144,7 +144,7 @@ impl EpollDriver {
             _ => {
                 let id = SocketId { index, generation };
                 if let Some(socket) = self.socket(id) {
-                    socket.note(event.flags);
+                    socket.note(EventFlags::from_bits_retain(event.events));
                     self.enqueue(id);
                 }
             }
@@ -361,23 +361,13 @@ impl Driver for EpollDriver {
     }
 
     fn wait(&mut self, until: Option<Time>) -> io::Result<()> {
-        let timeout = self.timeout(until).map(|timeout| Timespec {
-            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(timeout.subsec_nanos()),
-        });
         let mut events = std::mem::take(&mut self.events);
-        let spare = spare_capacity(&mut events);
-        match epoll::wait(self.epoll.as_fd(), spare, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => {
-                self.events = events;
-                return Err(error.into());
-            }
-        }
+        let result = wait::wait(&self.epoll, &mut events, self.timeout(until));
         for event in events.drain(..) {
             self.note(event);
         }
         self.events = events;
+        result?;
         self.ready_in_turn = self.ready.len();
         self.resume_listeners();
         Ok(())
