@@ -14,7 +14,7 @@ use crate::{Connection, Limits, Opcode, Role};
 
 /// Something one end says.
 #[derive(Clone, Debug)]
-enum Said {
+pub(super) enum Said {
     /// A message, cut into fragments at these places, with a ping or pong after each.
     Message {
         opcode: Opcode,
@@ -25,20 +25,20 @@ enum Said {
 }
 
 #[derive(Clone, Debug)]
-struct Heartbeat {
+pub(super) struct Heartbeat {
     is_ping: bool,
     payload: Vec<u8>,
 }
 
 /// What is said, as bytes and as the events that it means.
 #[derive(Default)]
-struct Script {
-    bytes: Vec<u8>,
-    told: Vec<Told>,
+pub(super) struct Script {
+    pub(super) bytes: Vec<u8>,
+    pub(super) told: Vec<Told>,
 }
 
 impl Script {
-    fn new(speaker: Role, said: &[Said]) -> Self {
+    pub(super) fn new(speaker: Role, said: &[Said]) -> Self {
         restart_masks();
         let mut script = Self::default();
         for said in said {
@@ -103,7 +103,7 @@ impl Script {
 
 /// What the end that is not `speaker` is told and answers, if the reads are of these sizes, over
 /// and over.
-fn heard(speaker: Role, bytes: &[u8], reads: &[usize]) -> (Vec<Told>, Vec<u8>) {
+pub(super) fn heard(speaker: Role, bytes: &[u8], reads: &[usize]) -> (Vec<Told>, Vec<u8>) {
     restart_masks();
     let limits = Limits {
         message_bytes_max: 2000,
@@ -126,7 +126,7 @@ fn heard(speaker: Role, bytes: &[u8], reads: &[usize]) -> (Vec<Told>, Vec<u8>) {
     (told, out)
 }
 
-fn role() -> impl Strategy<Value = Role> {
+pub(super) fn role() -> impl Strategy<Value = Role> {
     prop_oneof![Just(Role::Client), Just(Role::Server)]
 }
 
@@ -135,7 +135,7 @@ fn heartbeat() -> impl Strategy<Value = Heartbeat> {
         .prop_map(|(is_ping, payload)| Heartbeat { is_ping, payload })
 }
 
-fn said() -> impl Strategy<Value = Said> {
+pub(super) fn said() -> impl Strategy<Value = Said> {
     let payload = prop_oneof![
         "\\PC{0,60}".prop_map(|text| (Opcode::Text, text.into_bytes())),
         "[a-zß-ÿ𝄞]{100,300}".prop_map(|text| (Opcode::Text, text.into_bytes())),
