@@ -3,6 +3,7 @@
 //! The server under test is always another process, also when it is ours. Nothing here prints:
 //! progress goes out as events, results as `moonwire_report` values.
 
+mod bench;
 mod environment;
 mod link;
 mod process;
@@ -10,6 +11,9 @@ mod sampling;
 mod scheduling;
 
 // The public interface is:
+pub use crate::bench::{
+    BenchEnding, BenchError, BenchEvent, BenchObserver, BenchOutcome, BenchSpec, Place, bench,
+};
 pub use crate::environment::describe as describe_environment;
 pub use crate::link::{
     DirectionStats, IdleExchange, Link, LinkEnd, LinkError, LinkKind, LinkMark, LinkSpec,

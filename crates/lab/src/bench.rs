@@ -1,0 +1,243 @@
+//! The latency bench: a sweep of load runs against one server over one link, and its report.
+
+mod cell;
+mod folder;
+mod merge;
+mod plan;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use moonwire_load::{Progress, ScenarioError, TimeUnit};
+use moonwire_report::{Cell, Content, Environment, Run, RunError};
+
+use self::folder::ResultFolder;
+pub use self::plan::BenchSpec;
+use self::plan::{CellPlan, Cores};
+use crate::environment;
+use crate::link::{IdleExchange, Link, LinkError, LinkKind, LinkSpec};
+use crate::process::ProcessError;
+
+/// Runs every cell of the sweep, one after the other, and writes the results.
+///
+/// `stop` ends it early: the cell in progress is closed and kept, the rest is left out.
+pub fn bench(
+    spec: &BenchSpec,
+    stop: &Arc<AtomicBool>,
+    observer: &mut (dyn BenchObserver + Send),
+) -> Result<BenchOutcome, BenchError> {
+    let started = Instant::now();
+    let plans = plan::cells(spec)?;
+    let folder = ResultFolder::create(spec)?;
+    let link = Link::establish(&link_spec(spec)).map_err(BenchError::Link)?;
+    let mut run = Run {
+        name: spec.name.clone(),
+        environment: describe(spec, &link),
+        content: Content::Bench(Vec::new()),
+    };
+    observer.on_event(&BenchEvent::LinkStands {
+        kind: link.kind(),
+        notes: link.notes(),
+    });
+    let site = cell::Site {
+        spec,
+        link: &link,
+        folder: &folder,
+        cores: Cores::of_this_process(),
+    };
+    let mut cells = Vec::new();
+    for (index, plan) in plans.iter().enumerate() {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let later = plans[index + 1..]
+            .iter()
+            .map(CellPlan::expected_duration)
+            .sum();
+        let place = Place {
+            index,
+            count: plans.len(),
+            key: plan.parameters.key(),
+            later,
+        };
+        let measured = cell::run(&site, plan, &place, stop, observer)?;
+        observer.on_event(&BenchEvent::CellEnded {
+            place: &place,
+            cell: &measured,
+        });
+        cells.push(measured);
+        run.environment.elapsed_s = started.elapsed().as_secs_f64();
+        run.content = Content::Bench(cells.clone());
+        // After each cell, so that a machine that goes down leaves what was measured.
+        folder.write_run(&run)?;
+    }
+    observer.on_event(&BenchEvent::Drawing);
+    let page = folder.render(&run)?;
+    let ending = match stop.load(Ordering::Relaxed) {
+        true => BenchEnding::Interrupted,
+        false => BenchEnding::Completed,
+    };
+    Ok(BenchOutcome {
+        run,
+        folder: folder.path().to_owned(),
+        page,
+        ending,
+    })
+}
+
+/// What a bench gave.
+#[derive(Debug, Clone)]
+pub struct BenchOutcome {
+    /// All figures, the verdict included.
+    pub run: Run,
+    /// Where everything was written.
+    pub folder: PathBuf,
+    /// The page to open.
+    pub page: PathBuf,
+    /// How it ended.
+    pub ending: BenchEnding,
+}
+
+/// How a bench ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BenchEnding {
+    /// All cells were run.
+    Completed,
+    /// It was asked to stop.
+    Interrupted,
+}
+
+/// Sees a bench from outside. Called on whichever thread the event happens.
+pub trait BenchObserver {
+    /// Something happened.
+    fn on_event(&mut self, event: &BenchEvent<'_>);
+}
+
+/// An observer for those who only want the outcome.
+impl BenchObserver for () {
+    fn on_event(&mut self, _event: &BenchEvent<'_>) {}
+}
+
+/// What happens during a bench.
+#[derive(Debug)]
+pub enum BenchEvent<'a> {
+    /// The link is up.
+    LinkStands {
+        /// How it delays.
+        kind: LinkKind,
+        /// Why nothing better was to be had.
+        notes: &'a [String],
+    },
+    /// A cell begins: its server is ready, the link was measured (a stand-in cannot be).
+    CellStarted {
+        /// Which cell.
+        place: &'a Place,
+        /// The empty exchange.
+        idle: Option<&'a IdleExchange>,
+        /// Until the whole bench ends.
+        left: Duration,
+    },
+    /// About once a second.
+    CellProgress {
+        /// Which cell.
+        place: &'a Place,
+        /// Where its run stands.
+        progress: &'a Progress,
+        /// Until the whole bench ends.
+        left: Duration,
+    },
+    /// A cell is done.
+    CellEnded {
+        /// Which cell.
+        place: &'a Place,
+        /// Its figures.
+        cell: &'a Cell,
+    },
+    /// Everything was measured; the report is being drawn.
+    Drawing,
+}
+
+/// Where a cell stands in the sweep.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// From 0.
+    pub index: usize,
+    /// Cells in all.
+    pub count: usize,
+    /// All parameters of the cell, as in file names.
+    pub key: String,
+    /// What the cells after this one are expected to take.
+    pub(crate) later: Duration,
+}
+
+/// Why there is no bench. Displays as one sentence.
+#[derive(Debug)]
+pub enum BenchError {
+    /// The sweep cannot be run as asked.
+    Spec(ScenarioError),
+    /// A list of the sweep is empty, or it has too many cells.
+    Sweep(String),
+    /// There is no link, or not the one that was asked for.
+    Link(LinkError),
+    /// The server did not start.
+    Server(ProcessError),
+    /// A folder or file of the results cannot be written.
+    Output(String),
+}
+
+impl fmt::Display for BenchError {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Spec(error) => error.fmt(to),
+            Self::Link(error) => error.fmt(to),
+            Self::Server(error) => error.fmt(to),
+            Self::Sweep(sentence) | Self::Output(sentence) => to.write_str(sentence),
+        }
+    }
+}
+
+impl std::error::Error for BenchError {}
+
+impl From<RunError> for BenchError {
+    fn from(error: RunError) -> Self {
+        Self::Output(error.to_string())
+    }
+}
+
+/// A server of ours is put behind the best link there is; one that runs elsewhere cannot be moved
+/// into a namespace, so that a delay for it is put on the generator's own sockets.
+fn link_spec(spec: &BenchSpec) -> LinkSpec {
+    let stand_in = spec.url.is_some() && !spec.link_delay.is_zero();
+    LinkSpec {
+        delay: spec.link_delay,
+        kind: stand_in.then_some(LinkKind::StandIn),
+        seed: spec.seed,
+        ..LinkSpec::default()
+    }
+}
+
+fn describe(spec: &BenchSpec, link: &Link) -> Environment {
+    let mut environment = environment::describe(spec.command_line.clone(), spec.seed);
+    if let Ok(sysctls) = link.in_server(environment::sysctls) {
+        environment.sysctls = sysctls;
+    }
+    environment
+        .notes
+        .insert("link".to_owned(), link.kind().to_string());
+    if !link.notes().is_empty() {
+        environment
+            .notes
+            .insert("link_notes".to_owned(), link.notes().join("; "));
+    }
+    let unit = match spec.time_unit {
+        TimeUnit::Microseconds => "us",
+        TimeUnit::Milliseconds => "ms",
+    };
+    environment
+        .notes
+        .insert("time_unit".to_owned(), unit.to_owned());
+    environment
+}

@@ -1,0 +1,313 @@
+//! One cell: a fresh server, the link measured, the load, and everything put together.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use moonwire_load::{Control, LoadError, Outcome, Progress, Scenario};
+use moonwire_report::{Cell, Server, Verdict};
+
+use super::folder::ResultFolder;
+use super::merge::{self, Phases};
+use super::plan::{CellPlan, Cores, Placement, core_list};
+use super::{BenchError, BenchEvent, BenchObserver, BenchSpec, Place};
+use crate::link::{IdleExchange, Link, LinkStats};
+use crate::process::{ChildProcess, ChildSpec, ProcessError};
+use crate::sampling::{Sampler, Series};
+
+/// What all cells share.
+pub(super) struct Site<'a> {
+    pub(super) spec: &'a BenchSpec,
+    pub(super) link: &'a Link,
+    pub(super) folder: &'a ResultFolder,
+    pub(super) cores: Cores,
+}
+
+/// Runs one cell. What goes wrong inside it makes it INVALID and lets the sweep go on; a server
+/// that does not start, or a link that is not as asked, ends the bench.
+pub(super) fn run(
+    site: &Site<'_>,
+    plan: &CellPlan,
+    place: &Place,
+    stop: &Arc<AtomicBool>,
+    observer: &mut (dyn BenchObserver + Send),
+) -> Result<Cell, BenchError> {
+    let idle = match site.spec.url {
+        None => site
+            .link
+            .measure_idle(IDLE_EXCHANGES)
+            .map_err(BenchError::Link)?,
+        Some(_) => None,
+    };
+    let server = match site.spec.url {
+        None => Some(start_server(site, &place.key)?),
+        Some(_) => None,
+    };
+    let url = match (&server, &site.spec.url) {
+        (Some(server), _) => server.url.clone(),
+        (None, Some(url)) => url.clone(),
+        (None, None) => unreachable!("a bench without a URL has started its server"),
+    };
+    let scenario = plan.scenario(site.spec, &url, &placement(site, server.is_some()))?;
+    let left = plan.expected_duration() + place.later;
+    observer.on_event(&BenchEvent::CellStarted {
+        place,
+        idle: idle.as_ref(),
+        left,
+    });
+    let watched = Watched {
+        site,
+        plan,
+        place,
+        server: server.as_ref(),
+        stop,
+    };
+    let seen = watched.load(&scenario, observer)?;
+    let mut cell = cell_of(&seen.outcome, plan);
+    if let Some(server) = server {
+        finish_server(site, &mut cell, server, &seen, place)?;
+    }
+    merge::add_link(&mut cell, site.link, idle.as_ref(), seen.link.as_ref());
+    if let Some(stats) = &seen.link {
+        site.folder.write_json(&place.key, "link.json", stats)?;
+    }
+    write_idle(site, place, idle.as_ref())?;
+    Ok(cell)
+}
+
+/// A server of ours, under load.
+struct ServerChild {
+    process: ChildProcess,
+    sampler: Sampler,
+    url: String,
+}
+
+/// What the lab saw while the generator ran.
+struct Seen {
+    outcome: Result<Outcome, LoadError>,
+    phases: Phases,
+    link: Option<LinkStats>,
+    ended: Instant,
+}
+
+struct Watched<'a> {
+    site: &'a Site<'a>,
+    plan: &'a CellPlan,
+    place: &'a Place,
+    server: Option<&'a ServerChild>,
+    stop: &'a Arc<AtomicBool>,
+}
+
+impl Watched<'_> {
+    /// Runs the load at the client's end of the link while watching the server and the user.
+    fn load(
+        &self,
+        scenario: &Scenario,
+        observer: &mut (dyn BenchObserver + Send),
+    ) -> Result<Seen, BenchError> {
+        let mut phases = Phases::default();
+        let end_load = Arc::new(AtomicBool::new(false));
+        let started = Instant::now();
+        let mark = self.site.link.mark();
+        let mut on_progress = |progress: &Progress| {
+            phases.note(progress.phase, Instant::now());
+            let expected = self
+                .plan
+                .expected_duration()
+                .saturating_sub(started.elapsed());
+            let left = expected + self.place.later;
+            observer.on_event(&BenchEvent::CellProgress {
+                place: self.place,
+                progress,
+                left,
+            });
+        };
+        let outcome = std::thread::scope(|scope| {
+            let (done, over) = mpsc::channel::<()>();
+            let flag = Arc::clone(&end_load);
+            scope.spawn(move || self.watch(&over, &flag));
+            let outcome = self.site.link.in_client(|| {
+                let stop = Arc::clone(&end_load);
+                let mut control = Control {
+                    stop,
+                    on_progress: Some(&mut on_progress),
+                };
+                moonwire_load::run(scenario, &mut control)
+            });
+            drop(done);
+            outcome
+        });
+        let outcome =
+            outcome.map_err(|error| BenchError::Link(crate::link::LinkError::Measure(error)))?;
+        let link = self.site.link.stats_since(&mark);
+        Ok(Seen {
+            outcome,
+            phases,
+            link,
+            ended: Instant::now(),
+        })
+    }
+
+    /// Ends the load when the user or the server has ended; returns when the load is over.
+    fn watch(&self, over: &mpsc::Receiver<()>, end_load: &AtomicBool) {
+        while let Err(RecvTimeoutError::Timeout) = over.recv_timeout(WATCH_PERIOD) {
+            let died = self
+                .server
+                .is_some_and(|server| server.process.exit().is_some());
+            if died || self.stop.load(Ordering::Relaxed) {
+                end_load.store(true, Ordering::Relaxed);
+                return;
+            }
+        }
+    }
+}
+
+fn placement(site: &Site<'_>, pinned: bool) -> Placement {
+    let pin = match pinned {
+        true => site.cores.generator.clone(),
+        // A server elsewhere leaves all processors to the generator.
+        false => Vec::new(),
+    };
+    let available = match pin.len() {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        cores => cores,
+    };
+    let threads = site
+        .spec
+        .threads
+        .unwrap_or(u32::try_from(available).unwrap_or(u32::MAX));
+    Placement {
+        threads,
+        pin,
+        stand_in_delay: site.link.stand_in_delay(),
+    }
+}
+
+/// Starts the built-in server at the server's end of the link, on its own processors.
+fn start_server(site: &Site<'_>, key: &str) -> Result<ServerChild, BenchError> {
+    let address = free_address(site.link).map_err(server_error)?;
+    let workers = site.cores.server.len().max(1);
+    let config =
+        site.folder
+            .write_text(key, "moonwire.toml", &server_config(site.spec, workers))?;
+    let config = std::path::absolute(&config).unwrap_or(config);
+    let process = ChildProcess::start(&ChildSpec {
+        program: site.spec.program.clone(),
+        args: vec![
+            "serve".into(),
+            "--config".into(),
+            config.into_os_string(),
+            "--listen".into(),
+            address.to_string().into(),
+        ],
+        env: Vec::new(),
+        cpus: site.cores.server.clone(),
+        at: site.link.server_end(),
+        ready: READY.to_owned(),
+        ready_timeout: READY_TIMEOUT,
+    });
+    let process = process.map_err(BenchError::Server)?;
+    let sampler = Sampler::start(process.pid(), SAMPLING_PERIOD);
+    Ok(ServerChild {
+        process,
+        sampler,
+        url: format!("ws://{address}/amplify"),
+    })
+}
+
+/// A port nobody listens on; a new one for each cell, so that connections that linger in
+/// TIME_WAIT after the last cell are in nobody's way.
+fn free_address(link: &Link) -> std::io::Result<SocketAddr> {
+    let address = SocketAddr::new(link.server_address(), 0);
+    link.in_server(|| TcpListener::bind(address)?.local_addr())?
+}
+
+fn server_error(error: std::io::Error) -> BenchError {
+    BenchError::Server(ProcessError::Start(error))
+}
+
+fn server_config(spec: &BenchSpec, workers: usize) -> String {
+    let unit = match spec.time_unit {
+        moonwire_load::TimeUnit::Microseconds => "us",
+        moonwire_load::TimeUnit::Milliseconds => "ms",
+    };
+    format!(
+        "[server]\nworkers = {workers}\n\n[services.amplify]\ntarget = \"/amplify\"\n\n\
+         [services.amplify.config]\nreplies = {}\ntime_unit = \"{unit}\"\n",
+        spec.replies
+    )
+}
+
+/// The generator's cell, or one that says why there is none.
+fn cell_of(outcome: &Result<Outcome, LoadError>, plan: &CellPlan) -> Cell {
+    let mut cell = match outcome {
+        Ok(outcome) => outcome.cell.clone(),
+        Err(error) => {
+            let mut cell = Cell::default();
+            cell.assessment.add(Verdict::Invalid, error.to_string());
+            cell.ended_early = Some(error.to_string());
+            cell
+        }
+    };
+    cell.parameters = plan.parameters.clone();
+    cell
+}
+
+/// Stops the server and adds what it used, or how it died.
+fn finish_server(
+    site: &Site<'_>,
+    cell: &mut Cell,
+    server: ServerChild,
+    seen: &Seen,
+    place: &Place,
+) -> Result<(), BenchError> {
+    let died = server.process.exit();
+    // Before it ends: a process that has ended has no memory to look at.
+    let series: Series = server.sampler.stop();
+    server.process.stop(STOP_GRACE);
+    let said = server.process.output_tail();
+    let died = died.map(|exit| {
+        let last = said
+            .last()
+            .map_or_else(String::new, |line| format!("; it said: {line}"));
+        format!("the server process ended during the run ({exit}){last}")
+    });
+    let description = Server {
+        name: format!("moonwire {} amplify", env!("CARGO_PKG_VERSION")),
+        urls: vec![server.url.clone()],
+        cores: core_list(&site.cores.server),
+        died,
+        ..Server::default()
+    };
+    merge::add_server(cell, description, &series, &seen.phases, seen.ended);
+    if cell.generator.cores.is_empty() {
+        cell.generator.cores = core_list(&site.cores.generator);
+    }
+    site.folder
+        .write_text(&place.key, "server.log", &(said.join("\n") + "\n"))?;
+    site.folder.write_json(&place.key, "server.json", &series)?;
+    Ok(())
+}
+
+fn write_idle(
+    site: &Site<'_>,
+    place: &Place,
+    idle: Option<&IdleExchange>,
+) -> Result<(), BenchError> {
+    idle.map_or(Ok(()), |idle| {
+        site.folder.write_json(&place.key, "idle.json", idle)
+    })
+}
+
+/// Empty exchanges before each cell: about a second over a link of 20 ms.
+const IDLE_EXCHANGES: usize = 20;
+/// What the server's line of readiness contains.
+const READY: &str = "listening";
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
+/// Longer than the server's own drain timeout, so that it can end by itself.
+const STOP_GRACE: Duration = Duration::from_secs(15);
+const SAMPLING_PERIOD: Duration = Duration::from_millis(500);
+/// How soon a dead server or an interrupt is noticed.
+const WATCH_PERIOD: Duration = Duration::from_millis(50);

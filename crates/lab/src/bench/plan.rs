@@ -1,0 +1,339 @@
+//! The sweep as values: which cells there are, what each asks of the generator, who runs where.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use moonwire_load::{Pacing, Scenario, Settings, Stop, Target, TimeUnit, Workload};
+use moonwire_report::Parameters;
+
+use super::BenchError;
+
+/// What a bench is to do. The lists are multiplied: each combination is a cell.
+#[derive(Debug, Clone)]
+pub struct BenchSpec {
+    /// Names the results.
+    pub name: String,
+    /// A server that runs already; without, the built-in one is started for each cell.
+    pub url: Option<String>,
+    /// Connections.
+    pub clients: Vec<u32>,
+    /// Messages per batch.
+    pub batch: Vec<u32>,
+    /// From the start of one batch to the start of the next.
+    pub wait: Vec<Duration>,
+    /// Bytes of a message.
+    pub message_size: Vec<usize>,
+    /// Batches per client.
+    pub batches: u64,
+    /// Replies to each message.
+    pub replies: u16,
+    /// Delay of the link, each way; zero is no link.
+    pub link_delay: Duration,
+    /// How long replies are awaited after the last send.
+    pub drain: Duration,
+    /// Unit of the times in the messages.
+    pub time_unit: TimeUnit,
+    /// Generator threads; without, one for each processor the server does not get.
+    pub threads: Option<u32>,
+    /// Take any certificate.
+    pub insecure: bool,
+    /// The program that serves: this one, normally.
+    pub program: PathBuf,
+    /// Where the results go; without, `results/<time>-<name>`.
+    pub out: Option<PathBuf>,
+    /// A second copy of the Run file.
+    pub json: Option<PathBuf>,
+    /// For the record.
+    pub command_line: Vec<String>,
+    /// Fixes what is drawn at random.
+    pub seed: u64,
+}
+
+impl BenchSpec {
+    /// The suite of seed 001 with 20 batches, against `program` as the server.
+    pub fn new(program: PathBuf) -> Self {
+        Self {
+            name: "bench".to_owned(),
+            url: None,
+            clients: vec![1000, 3000, 5000, 10_000],
+            batch: vec![1],
+            wait: vec![Duration::from_secs(1)],
+            message_size: vec![1024],
+            batches: 20,
+            replies: 4,
+            link_delay: Duration::from_millis(20),
+            drain: Duration::from_secs(10),
+            time_unit: TimeUnit::Microseconds,
+            threads: None,
+            insecure: false,
+            program,
+            out: None,
+            json: None,
+            command_line: Vec::new(),
+            seed: 1,
+        }
+    }
+}
+
+/// One cell of the sweep.
+#[derive(Debug, Clone)]
+pub(super) struct CellPlan {
+    pub(super) parameters: Parameters,
+    clients: u32,
+    batch: u32,
+    wait: Duration,
+    message_size: usize,
+}
+
+impl CellPlan {
+    /// What the generator is to do against `url`.
+    pub(super) fn scenario(
+        &self,
+        spec: &BenchSpec,
+        url: &str,
+        site: &Placement,
+    ) -> Result<Scenario, BenchError> {
+        let settings = Settings {
+            targets: vec![Target::parse(url).map_err(BenchError::Spec)?],
+            connections: self.clients,
+            threads: site.threads,
+            pin: site.pin.clone(),
+            connect_concurrency: CONNECT_CONCURRENCY,
+            barrier: true,
+            stagger: Some(STAGGER),
+            workload: Workload::Amplify {
+                size: self.message_size,
+                time_unit: spec.time_unit,
+            },
+            replies: spec.replies,
+            pacing: Pacing::Batches {
+                batch: self.batch,
+                wait: self.wait,
+                batches: spec.batches,
+                in_flight: None,
+            },
+            stop: Stop::Schedule,
+            drain: spec.drain,
+            insecure: spec.insecure,
+            seed: spec.seed,
+            // The built-in server shares this host's clock, whatever its address looks like.
+            same_host: spec.url.is_none(),
+            link_delay: site.stand_in_delay,
+            ..Settings::default()
+        };
+        Scenario::new(settings).map_err(BenchError::Spec)
+    }
+
+    /// How long the cell takes when nothing goes wrong, from its server's start to its end.
+    pub(super) fn expected_duration(&self) -> Duration {
+        let batches = self.parameters.batches.unwrap_or(0) as f64;
+        let sending = self.wait.as_secs_f64() * batches + STAGGER.as_secs_f64();
+        let connecting = f64::from(self.clients) / CONNECTS_PER_S_EXPECTED;
+        Duration::from_secs_f64(sending + connecting) + CELL_OVERHEAD
+    }
+}
+
+/// How the generator of a cell is set up on this machine.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Placement {
+    pub(super) threads: u32,
+    pub(super) pin: Vec<usize>,
+    pub(super) stand_in_delay: Option<Duration>,
+}
+
+/// Who runs where, where there are processors to share out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Cores {
+    /// Empty on a machine with one processor: nobody is pinned.
+    pub(super) generator: Vec<usize>,
+    /// Likewise.
+    pub(super) server: Vec<usize>,
+}
+
+impl Cores {
+    /// Shares out the processors that this process may use.
+    pub(super) fn of_this_process() -> Self {
+        let allowed = rustix::thread::sched_getaffinity(None).map_or_else(
+            |_| Vec::new(),
+            |set| {
+                (0..rustix::thread::CpuSet::MAX_CPU)
+                    .filter(|cpu| set.is_set(*cpu))
+                    .collect()
+            },
+        );
+        Self::share(&allowed)
+    }
+
+    /// The upper half is the server's; the generator has the rest, and the odd one.
+    fn share(allowed: &[usize]) -> Self {
+        if allowed.len() < 2 {
+            return Self::default();
+        }
+        let (generator, server) = allowed.split_at(allowed.len().div_ceil(2));
+        Self {
+            generator: generator.to_vec(),
+            server: server.to_vec(),
+        }
+    }
+}
+
+/// Processors as a list such as `0-2,5`.
+pub(super) fn core_list(cores: &[usize]) -> String {
+    let mut parts: Vec<(usize, usize)> = Vec::new();
+    for core in cores {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == *core => *last = *core,
+            Some(_) | None => parts.push((*core, *core)),
+        }
+    }
+    let text = parts.iter().map(|(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    });
+    text.collect::<Vec<_>>().join(",")
+}
+
+/// The product of the lists, in the order of a reader: clients change fastest.
+pub(super) fn cells(spec: &BenchSpec) -> Result<Vec<CellPlan>, BenchError> {
+    let count = [
+        spec.clients.len(),
+        spec.batch.len(),
+        spec.wait.len(),
+        spec.message_size.len(),
+    ]
+    .iter()
+    .try_fold(1_usize, |product, length| product.checked_mul(*length))
+    .filter(|count| (1..=CELLS_MAX).contains(count));
+    let Some(count) = count else {
+        let sentence = format!("the sweep must have from 1 to {CELLS_MAX} cells");
+        return Err(BenchError::Sweep(sentence));
+    };
+    let mut plans = Vec::with_capacity(count);
+    for &message_size in &spec.message_size {
+        for &wait in &spec.wait {
+            for &batch in &spec.batch {
+                for &clients in &spec.clients {
+                    plans.push(plan(spec, clients, batch, wait, message_size));
+                }
+            }
+        }
+    }
+    // Every mistake is found before the first server is started.
+    let probe = Placement {
+        threads: 1,
+        ..Placement::default()
+    };
+    let url = spec.url.as_deref().unwrap_or("ws://127.0.0.1:5083/amplify");
+    for plan in &plans {
+        plan.scenario(spec, url, &probe)?;
+    }
+    Ok(plans)
+}
+
+fn plan(
+    spec: &BenchSpec,
+    clients: u32,
+    batch: u32,
+    wait: Duration,
+    message_size: usize,
+) -> CellPlan {
+    let parameters = Parameters {
+        clients: u64::from(clients),
+        batch: Some(u64::from(batch)),
+        wait_ms: Some(wait.as_secs_f64() * 1e3),
+        message_bytes: message_size as u64,
+        batches: Some(spec.batches),
+        replies: u64::from(spec.replies),
+        rate_per_s: None,
+        in_flight: None,
+        link_delay_ms: Some(spec.link_delay.as_secs_f64() * 1e3),
+    };
+    CellPlan {
+        parameters,
+        clients,
+        batch,
+        wait,
+        message_size,
+    }
+}
+
+/// Seed 001: client n begins n mod 100 ms after the barrier.
+const STAGGER: Duration = Duration::from_millis(100);
+/// Handshakes in flight at once: at 80 ms each over a link of 20 ms, 6,000 connections per second
+/// are asked for, well within the accept queue.
+const CONNECT_CONCURRENCY: u32 = 500;
+/// For the time left only.
+const CONNECTS_PER_S_EXPECTED: f64 = 3000.0;
+/// Starting and stopping the server, measuring the link, draining; for the time left only.
+const CELL_OVERHEAD: Duration = Duration::from_secs(3);
+/// A sweep of more than a day of 20-second cells is a typing mistake.
+const CELLS_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> BenchSpec {
+        BenchSpec::new(PathBuf::from("moonwire"))
+    }
+
+    #[test]
+    fn the_default_sweep_is_that_of_seed_001_and_ends_within_five_minutes() {
+        let plans = cells(&spec()).unwrap();
+        let keys: Vec<String> = plans.iter().map(|plan| plan.parameters.key()).collect();
+        assert_eq!(keys[0], "c1000_b1_n20_w1000_s1024_r4_l20ms");
+        assert_eq!(keys.len(), 4);
+        let total: Duration = plans.iter().map(CellPlan::expected_duration).sum();
+        assert!(total < Duration::from_secs(150), "{total:?}");
+    }
+
+    #[test]
+    fn a_sweep_is_the_product_of_its_lists_with_a_key_for_each_cell() {
+        let spec = BenchSpec {
+            clients: vec![1, 2, 3],
+            batch: vec![1, 5],
+            wait: vec![Duration::from_millis(100), Duration::from_millis(1)],
+            message_size: vec![200, 1024],
+            ..spec()
+        };
+        let plans = cells(&spec).unwrap();
+        let mut keys: Vec<String> = plans.iter().map(|plan| plan.parameters.key()).collect();
+        keys.sort();
+        keys.dedup();
+        assert_eq!((plans.len(), keys.len()), (24, 24));
+    }
+
+    #[test]
+    fn a_sweep_that_cannot_run_is_refused_before_it_starts() {
+        let empty = BenchSpec {
+            clients: Vec::new(),
+            ..spec()
+        };
+        assert!(matches!(cells(&empty), Err(BenchError::Sweep(_))));
+        let nobody = BenchSpec {
+            clients: vec![10, 0],
+            ..spec()
+        };
+        assert!(matches!(cells(&nobody), Err(BenchError::Spec(_))));
+        let url = BenchSpec {
+            url: Some("http://x".to_owned()),
+            ..spec()
+        };
+        assert!(matches!(cells(&url), Err(BenchError::Spec(_))));
+    }
+
+    #[test]
+    fn processors_are_shared_out_where_there_are_two() {
+        assert_eq!(Cores::share(&[3]), Cores::default());
+        let two = Cores::share(&[0, 1]);
+        assert_eq!((two.generator, two.server), (vec![0], vec![1]));
+        let five = Cores::share(&[0, 1, 2, 6, 7]);
+        assert_eq!((five.generator, five.server), (vec![0, 1, 2], vec![6, 7]));
+    }
+
+    #[test]
+    fn core_lists_are_written_as_the_kernel_writes_them() {
+        assert_eq!(core_list(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
+        assert_eq!(core_list(&[]), "");
+    }
+}
