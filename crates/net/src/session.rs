@@ -197,6 +197,12 @@ impl Session {
         Ok(())
     }
 
+    /// Server: other bounds from here on, once the request says which service it is for. To be
+    /// called before [`accept`](Self::accept).
+    pub fn set_limits(&mut self, limits: &Arc<SessionLimits>) {
+        self.limits = Arc::clone(limits);
+    }
+
     /// Server: answers the request with a whole response instead (`proto::refusal` makes one), and
     /// ends the connection. No event follows.
     pub fn refuse(&mut self, response: &[u8]) {
