@@ -1,1 +1,24 @@
-//! placeholder
+//! The application server: workers, each with its own driver, listeners and Lua instances.
+//!
+//! A message and a service meet only in this crate's worker; a socket and a frame never do. A
+//! connection is accepted by any worker; its request names a service, and a worker without an
+//! instance of that service hands the connection to one that has. From then on nothing that
+//! happens to the connection crosses a thread.
+
+mod config;
+mod error;
+mod event;
+mod handler;
+mod mailbox;
+mod metrics;
+mod router;
+mod server;
+mod shared;
+mod shipped;
+mod stats;
+mod worker;
+
+// The public interface is:
+pub use config::{Config, ConfigError, Limits, LogFormat, Overrides, QueuePolicy, Service, Tls};
+pub use error::ServerError;
+pub use server::{Server, Stopper};

@@ -1,0 +1,177 @@
+//! From the shape of the file to a configuration that can run.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use toml::Spanned;
+
+use super::file::{File, ServerTable, TlsTable};
+use super::limits::{fit_write_queue, limits};
+use super::sentence::Text;
+use super::service::Services;
+use super::{Config, ConfigError, LogFormat, Overrides, Tls};
+use crate::handler;
+
+/// Reads and checks the whole of it.
+pub(super) fn config(text: &Text<'_>, overrides: &Overrides) -> Result<Config, ConfigError> {
+    let file: File = toml::from_str(text.text).map_err(|error| text.refused(&error))?;
+    let workers = workers(text, &file.server, overrides)?;
+    let mut limits = limits(text, &file.limits)?;
+    let mut reader = Services {
+        text,
+        overrides,
+        workers,
+        limits: &limits,
+        shipped: None,
+    };
+    let services = reader.read(&file.services)?;
+    let shipped = reader.shipped;
+    fit_write_queue(text, &file.limits, &services, &mut limits)?;
+    Ok(Config {
+        listen: listen(text, &file.server, overrides)?,
+        workers,
+        log: file.server.log.clone().unwrap_or_else(|| "info".to_owned()),
+        log_format: log_format(text, &file.server)?,
+        tls: tls(text, file.tls.as_ref(), overrides)?,
+        limits,
+        services,
+        shipped,
+    })
+}
+
+fn workers(
+    text: &Text<'_>,
+    table: &ServerTable,
+    overrides: &Overrides,
+) -> Result<usize, ConfigError> {
+    let (workers, span) = match (overrides.workers, &table.workers) {
+        (Some(workers), _) => (workers, None),
+        (None, Some(workers)) => (*workers.get_ref(), Some(workers.span())),
+        (None, None) => {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            return Ok(cores.min(handler::WORKERS_MAX));
+        }
+    };
+    if (1..=handler::WORKERS_MAX).contains(&workers) {
+        return Ok(workers);
+    }
+    let sentence = format!(
+        "workers = {workers} must be from 1 to {}",
+        handler::WORKERS_MAX
+    );
+    Err(span.map_or_else(
+        || ConfigError::new(&sentence),
+        |span| text.error(span, &sentence),
+    ))
+}
+
+fn listen(
+    text: &Text<'_>,
+    table: &ServerTable,
+    overrides: &Overrides,
+) -> Result<Vec<SocketAddr>, ConfigError> {
+    let parse = |addr: &String, error: &dyn Fn(String) -> ConfigError| {
+        addr.parse::<SocketAddr>().map_err(|_| {
+            error(format!(
+                "`{addr}` is not an address to listen on; write IP:PORT such as 127.0.0.1:5083 \
+                 or [::]:5083"
+            ))
+        })
+    };
+    if !overrides.listen.is_empty() {
+        return overrides
+            .listen
+            .iter()
+            .map(|addr| parse(addr, &ConfigError::new))
+            .collect();
+    }
+    let Some(listen) = &table.listen else {
+        return Ok(vec![SocketAddr::from(([127, 0, 0, 1], PORT))]);
+    };
+    let error = |sentence: String| text.error(listen.span(), sentence);
+    if listen.get_ref().0.is_empty() {
+        return Err(error(
+            "`listen` is empty; name at least one address".to_owned(),
+        ));
+    }
+    listen
+        .get_ref()
+        .0
+        .iter()
+        .map(|addr| parse(addr, &error))
+        .collect()
+}
+
+fn log_format(text: &Text<'_>, table: &ServerTable) -> Result<LogFormat, ConfigError> {
+    let Some(format) = &table.log_format else {
+        return Ok(LogFormat::Text);
+    };
+    format
+        .get_ref()
+        .parse()
+        .map_err(|error: String| text.error(format.span(), error))
+}
+
+impl std::str::FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "text" => Ok(Self::Text),
+            "compact" => Ok(Self::Compact),
+            _ => Err(format!(
+                "the log format `{name}` must be `text` or `compact`"
+            )),
+        }
+    }
+}
+
+fn tls(
+    text: &Text<'_>,
+    table: Option<&Spanned<TlsTable>>,
+    overrides: &Overrides,
+) -> Result<Option<Tls>, ConfigError> {
+    if overrides.dev_tls {
+        return Ok(Some(Tls::SelfSigned));
+    }
+    let Some(table) = table else { return Ok(None) };
+    let TlsTable { cert, key, dev } = table.get_ref();
+    let (cert, key) = match (cert, key, dev) {
+        (None, None, true) => return Ok(Some(Tls::SelfSigned)),
+        (Some(cert), Some(key), false) => (cert, key),
+        (Some(_), None, false) => {
+            return Err(text.error(table.span(), "[tls] has a `cert` but no `key`"));
+        }
+        (None, Some(_), false) => {
+            return Err(text.error(table.span(), "[tls] has a `key` but no `cert`"));
+        }
+        (None, None, false) | (_, _, true) => {
+            return Err(text.error(
+                table.span(),
+                "[tls] needs `cert` and `key`, or `dev = true` and neither of them",
+            ));
+        }
+    };
+    Ok(Some(Tls::Files {
+        cert: readable(text, "cert", cert)?,
+        key: readable(text, "key", key)?,
+    }))
+}
+
+/// The path of a file that exists and may be read.
+fn readable(text: &Text<'_>, key: &str, value: &Spanned<String>) -> Result<PathBuf, ConfigError> {
+    let path = text.relative(value.get_ref());
+    match std::fs::File::open(&path) {
+        Ok(_) => Ok(path),
+        Err(error) => Err(text.error(
+            value.span(),
+            format!(
+                "`{key}` names {}, which cannot be read: {error}",
+                path.display()
+            ),
+        )),
+    }
+}
+
+/// The port of LAppS, whose services this server runs.
+const PORT: u16 = 5083;

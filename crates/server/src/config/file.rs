@@ -1,0 +1,106 @@
+//! `moonwire.toml` as it is written: the shape only, every key optional. What it means is decided
+//! in [`super::Config`]. Keys whose value can be wrong in a way that only shows later carry their
+//! place in the file.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, SeqAccess, Visitor, value::SeqAccessDeserializer};
+use toml::Spanned;
+
+/// The whole file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    #[serde(default)]
+    pub(super) server: ServerTable,
+    pub(super) tls: Option<Spanned<TlsTable>>,
+    #[serde(default)]
+    pub(super) limits: LimitsTable,
+    #[serde(default)]
+    pub(super) services: BTreeMap<String, Spanned<ServiceTable>>,
+}
+
+/// `[server]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ServerTable {
+    pub(super) listen: Option<Spanned<OneOrMany>>,
+    pub(super) workers: Option<Spanned<usize>>,
+    pub(super) log: Option<String>,
+    pub(super) log_format: Option<Spanned<String>>,
+}
+
+/// `[tls]`: either both files or `dev = true`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TlsTable {
+    pub(super) cert: Option<Spanned<String>>,
+    pub(super) key: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) dev: bool,
+}
+
+/// `[limits]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LimitsTable {
+    pub(super) message_bytes_max: Option<Spanned<usize>>,
+    pub(super) frames_per_message_max: Option<Spanned<u32>>,
+    pub(super) header_bytes_max: Option<Spanned<usize>>,
+    pub(super) headers_max: Option<Spanned<usize>>,
+    pub(super) handshake_timeout_ms: Option<Spanned<u64>>,
+    pub(super) idle_timeout_ms: Option<Spanned<u64>>,
+    pub(super) pong_timeout_ms: Option<Spanned<u64>>,
+    pub(super) close_timeout_ms: Option<Spanned<u64>>,
+    pub(super) drain_timeout_ms: Option<Spanned<u64>>,
+    pub(super) write_queue_bytes_max: Option<Spanned<usize>>,
+    pub(super) write_queue_policy: Option<Spanned<String>>,
+    pub(super) connections_per_worker_max: Option<Spanned<usize>>,
+    pub(super) backlog: Option<Spanned<i32>>,
+    pub(super) handovers_per_worker_max: Option<Spanned<usize>>,
+}
+
+/// `[services.NAME]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ServiceTable {
+    pub(super) target: Option<Spanned<String>>,
+    pub(super) folder: Option<Spanned<String>>,
+    pub(super) instances: Option<Spanned<usize>>,
+    pub(super) message_bytes_max: Option<Spanned<usize>>,
+    pub(super) subprotocol: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) extra_headers: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    pub(super) config: toml::Table,
+}
+
+/// `listen = "ADDR"` or `listen = ["ADDR", "ADDR"]`.
+#[derive(Debug)]
+pub(super) struct OneOrMany(pub(super) Vec<String>);
+
+impl<'de> Deserialize<'de> for OneOrMany {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(OneOrManyVisitor)
+    }
+}
+
+struct OneOrManyVisitor;
+
+impl<'de> Visitor<'de> for OneOrManyVisitor {
+    type Value = OneOrMany;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an address in quotes, or a list of them")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<OneOrMany, E> {
+        Ok(OneOrMany(vec![value.to_owned()]))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<OneOrMany, A::Error> {
+        Vec::<String>::deserialize(SeqAccessDeserializer::new(seq)).map(OneOrMany)
+    }
+}

@@ -1,0 +1,177 @@
+//! What the server runs on: every value checked, nothing to be decided later.
+//!
+//! A [`Config`] is made from `moonwire.toml` and from what the command line says
+//! ([`Overrides`]). Whatever is wrong becomes one sentence with its place in the file.
+
+mod build;
+mod file;
+mod limits;
+mod sentence;
+mod service;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use sentence::ConfigError;
+
+use crate::shipped::ShippedApps;
+
+/// The whole configuration of one server.
+#[derive(Debug)]
+pub struct Config {
+    /// Where to listen; at least one. A port of 0 asks the kernel for one.
+    pub listen: Vec<SocketAddr>,
+    /// Threads, each with its own driver, listeners and service instances; at least 1.
+    pub workers: usize,
+    /// What to log, as `RUST_LOG` says it (`info`, `moonwire_server=debug,warn`).
+    pub log: String,
+    /// How log lines look.
+    pub log_format: LogFormat,
+    /// Whether and how to speak TLS.
+    pub tls: Option<Tls>,
+    /// The bound of everything that a peer can make us keep or do.
+    pub limits: Limits,
+    /// The services in the order of their names; targets are all different.
+    pub services: Vec<Service>,
+    /// The unpacked shipped apps, if a service runs from them: they live as long as this does.
+    pub(crate) shipped: Option<ShippedApps>,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum LogFormat {
+    /// One line each: time, level, message, fields.
+    Text,
+    /// The same without time and module, for a journal that adds its own.
+    Compact,
+}
+
+/// Where the server's certificate comes from.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Tls {
+    /// PEM files.
+    Files {
+        /// The certificate chain, the server's own certificate first.
+        cert: PathBuf,
+        /// The private key.
+        key: PathBuf,
+    },
+    /// A certificate made at start, for development: clients cannot verify it.
+    SelfSigned,
+}
+
+/// Every bound, with its unit in the name.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Limits {
+    /// Largest message of a client; a service may have its own. Beyond it: close code 1009.
+    pub message_bytes_max: usize,
+    /// Most frames of one message. Beyond it: close code 1008.
+    pub frames_per_message_max: u32,
+    /// Largest head of a request. Beyond it: status 431.
+    pub header_bytes_max: usize,
+    /// Most header fields of a request. Beyond it: status 431.
+    pub headers_max: usize,
+    /// From accept to the end of the handshake, TLS included. After it the connection is closed.
+    pub handshake_timeout: Duration,
+    /// Silence after which the server pings; zero: never.
+    pub idle_timeout: Duration,
+    /// Silence after that ping, after which the connection is closed.
+    pub pong_timeout: Duration,
+    /// From our close frame to the peer's end of the connection; then it is cut.
+    pub close_timeout: Duration,
+    /// From the order to stop to the last connection; then the rest is cut.
+    pub drain_timeout: Duration,
+    /// Bytes that may wait for a client that reads slowly; at least one largest message.
+    pub write_queue_bytes_max: usize,
+    /// What happens to a message that does not fit there.
+    pub write_queue_policy: QueuePolicy,
+    /// Connections of one worker. Beyond it: status 503.
+    pub connections_per_worker_max: usize,
+    /// Connections that the kernel keeps for each listener until they are accepted.
+    pub backlog: u32,
+    /// Connections on their way to one worker from the others. Beyond it: status 503.
+    pub handovers_per_worker_max: usize,
+}
+
+/// What happens to a message that does not fit the write queue of its connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum QueuePolicy {
+    /// The connection is closed with 1013.
+    Close,
+    /// The message is dropped, and counted.
+    Drop,
+}
+
+/// One service and where it is reached.
+#[derive(Clone, Debug)]
+pub struct Service {
+    /// The name of its file and of its table.
+    pub name: String,
+    /// The path of its URL, without query.
+    pub target: String,
+    /// The folder of its Lua files.
+    pub folder: PathBuf,
+    /// Virtual machines, placed on the workers in turn; at least 1.
+    pub instances: usize,
+    /// Largest message of a client.
+    pub message_bytes_max: usize,
+    /// The subprotocol to choose when the client offers it.
+    pub subprotocol: Option<String>,
+    /// Fields added to the 101 response.
+    pub extra_headers: Vec<(String, String)>,
+    /// What the service reads as `moonwire.config`.
+    pub config: serde_json::Value,
+}
+
+/// What the command line says; it wins over the file.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// Replaces `listen` when not empty.
+    pub listen: Vec<String>,
+    /// Replaces `workers`.
+    pub workers: Option<usize>,
+    /// Adds the service NAME at /NAME from a folder, or replaces the folder of that service.
+    pub apps: Vec<(String, PathBuf)>,
+    /// Replaces `[tls]` by a self-signed certificate.
+    pub dev_tls: bool,
+}
+
+impl Config {
+    /// The configuration in `file`. Paths in it are relative to its folder.
+    pub fn load(file: &Path, overrides: &Overrides) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(file).map_err(|error| {
+            ConfigError::of_file(file, format!("the configuration cannot be read: {error}"))
+        })?;
+        build::config(
+            &sentence::Text {
+                file: Some(file),
+                text: &text,
+            },
+            overrides,
+        )
+    }
+
+    /// Without a file: the shipped `echo` on /echo and `amplify` on /amplify, 127.0.0.1:5083.
+    pub fn shipped(overrides: &Overrides) -> Result<Self, ConfigError> {
+        build::config(
+            &sentence::Text {
+                file: None,
+                text: SHIPPED,
+            },
+            overrides,
+        )
+    }
+}
+
+const SHIPPED: &str = "
+[services.echo]
+target = '/echo'
+[services.amplify]
+target = '/amplify'
+";
+
+/// Paths that the server answers itself.
+pub(crate) const HEALTH: &str = "/health";
+/// The counters as Prometheus text.
+pub(crate) const METRICS: &str = "/metrics";

@@ -1,0 +1,286 @@
+//! `[services.NAME]` and `--app NAME=DIR`.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+
+use super::file::ServiceTable;
+use super::limits::{Bounded, GIB};
+use super::sentence::Text;
+use super::{ConfigError, HEALTH, Limits, METRICS, Overrides, Service};
+use crate::shipped::ShippedApps;
+
+/// Reads the services of one configuration.
+pub(super) struct Services<'a> {
+    /// Where they are written.
+    pub(super) text: &'a Text<'a>,
+    /// What the command line says.
+    pub(super) overrides: &'a Overrides,
+    /// The default number of instances.
+    pub(super) workers: usize,
+    /// The defaults of a service's own limits.
+    pub(super) limits: &'a Limits,
+    /// The shipped apps, unpacked as soon as a service needs them.
+    pub(super) shipped: Option<ShippedApps>,
+}
+
+impl Services<'_> {
+    /// Those of the file in the order of their names, then those of the command line alone.
+    pub(super) fn read(
+        &mut self,
+        tables: &BTreeMap<String, Spanned<ServiceTable>>,
+    ) -> Result<Vec<Service>, ConfigError> {
+        let mut services = Vec::new();
+        for (name, table) in tables {
+            services.push(self.service(name, table)?);
+        }
+        for (name, folder) in &self.overrides.apps {
+            if !tables.contains_key(name) {
+                services.push(self.app(name, folder)?);
+            }
+        }
+        if services.is_empty() {
+            let sentence = "there is no service; add a table such as [services.echo]";
+            return Err(self.text.error(0..0, sentence));
+        }
+        check_targets(self.text, tables, &services)?;
+        Ok(services)
+    }
+
+    fn service(
+        &mut self,
+        name: &str,
+        table: &Spanned<ServiceTable>,
+    ) -> Result<Service, ConfigError> {
+        let text = self.text;
+        let number = Bounded { text };
+        let span = table.span();
+        let table = table.get_ref();
+        check_name(name).map_err(|sentence| text.error(span.clone(), sentence))?;
+        let Some(target) = &table.target else {
+            let sentence = format!("[services.{name}] has no `target`; add target = \"/{name}\"");
+            return Err(text.error(span, sentence));
+        };
+        check_target(target.get_ref()).map_err(|sentence| text.error(target.span(), sentence))?;
+        let folder = match self
+            .overrides
+            .apps
+            .iter()
+            .rev()
+            .find(|(app, _)| app == name)
+        {
+            Some((_, folder)) => app_folder(name, folder)?,
+            None => self.folder(name, table, span)?,
+        };
+        let (workers, bytes) = (self.workers, self.limits.message_bytes_max);
+        Ok(Service {
+            name: name.to_owned(),
+            target: target.get_ref().clone(),
+            folder,
+            instances: number.or("instances", &table.instances, workers, 1..=INSTANCES_MAX)?,
+            message_bytes_max: number.or(
+                "message_bytes_max",
+                &table.message_bytes_max,
+                bytes,
+                1..=GIB,
+            )?,
+            subprotocol: subprotocol(text, table)?,
+            extra_headers: extra_headers(text, table)?,
+            config: json(&toml::Value::Table(table.config.clone())),
+        })
+    }
+
+    /// A service that only the command line names.
+    fn app(&self, name: &str, folder: &Path) -> Result<Service, ConfigError> {
+        let target = format!("/{name}");
+        check_name(name)
+            .and_then(|()| check_target(&target))
+            .map_err(|sentence| ConfigError::new(format!("--app: {sentence}")))?;
+        Ok(Service {
+            name: name.to_owned(),
+            target,
+            folder: app_folder(name, folder)?,
+            instances: self.workers,
+            message_bytes_max: self.limits.message_bytes_max,
+            subprotocol: None,
+            extra_headers: Vec::new(),
+            config: serde_json::Value::Object(serde_json::Map::new()),
+        })
+    }
+
+    /// The folder of a service: as written, or of a shipped one, or apps/NAME beside the file.
+    fn folder(
+        &mut self,
+        name: &str,
+        table: &ServiceTable,
+        span: Range<usize>,
+    ) -> Result<PathBuf, ConfigError> {
+        let (folder, span) = match &table.folder {
+            Some(folder) => (self.text.relative(folder.get_ref()), folder.span()),
+            None if ShippedApps::has(name) => (self.shipped_folder(name)?, span),
+            None => (self.text.relative(&format!("apps/{name}")), span),
+        };
+        check_folder(name, &folder).map_err(|sentence| self.text.error(span, sentence))?;
+        Ok(folder)
+    }
+
+    fn shipped_folder(&mut self, name: &str) -> Result<PathBuf, ConfigError> {
+        let apps = match self.shipped.take() {
+            Some(apps) => apps,
+            None => ShippedApps::unpack().map_err(|error| {
+                let place = std::env::temp_dir();
+                let place = place.display();
+                ConfigError::new(format!(
+                    "the shipped services cannot be written to {place}: {error}"
+                ))
+            })?,
+        };
+        Ok(self.shipped.insert(apps).folder(name))
+    }
+}
+
+fn app_folder(name: &str, folder: &Path) -> Result<PathBuf, ConfigError> {
+    check_folder(name, folder)
+        .map_err(|sentence| ConfigError::new(format!("--app {name}: {sentence}")))?;
+    Ok(folder.to_owned())
+}
+
+fn check_folder(name: &str, folder: &Path) -> Result<(), String> {
+    let file = folder.join(format!("{name}.lua"));
+    if file.is_file() {
+        return Ok(());
+    }
+    Err(format!(
+        "the service `{name}` has no file {}; its folder must hold {name}.lua",
+        file.display()
+    ))
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    let mut bytes = name.bytes();
+    let first = bytes
+        .next()
+        .is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
+    if first && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-') {
+        return Ok(());
+    }
+    Err(format!(
+        "the service name `{name}` must be letters, digits, `_` and `-`, a letter first"
+    ))
+}
+
+fn check_target(target: &str) -> Result<(), String> {
+    let visible = target
+        .bytes()
+        .all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte));
+    if !target.starts_with('/') || !visible {
+        return Err(format!(
+            "the target `{target}` must be a path that begins with `/`, without `?`, `#` and spaces"
+        ));
+    }
+    if target == HEALTH || target == METRICS {
+        return Err(format!(
+            "the target `{target}` is answered by the server itself; choose another"
+        ));
+    }
+    Ok(())
+}
+
+fn check_targets(
+    text: &Text<'_>,
+    tables: &BTreeMap<String, Spanned<ServiceTable>>,
+    services: &[Service],
+) -> Result<(), ConfigError> {
+    let mut owners = BTreeMap::new();
+    for service in services {
+        let Some(owner) = owners.insert(&service.target, &service.name) else {
+            continue;
+        };
+        let sentence = format!(
+            "the target `{}` of `{}` is already that of `{owner}`; each service needs its own",
+            service.target, service.name
+        );
+        let target = tables
+            .get(&service.name)
+            .and_then(|table| table.get_ref().target.as_ref());
+        return Err(target.map_or_else(
+            || ConfigError::new(&sentence),
+            |target| text.error(target.span(), &sentence),
+        ));
+    }
+    Ok(())
+}
+
+fn subprotocol(text: &Text<'_>, table: &ServiceTable) -> Result<Option<String>, ConfigError> {
+    let Some(name) = &table.subprotocol else {
+        return Ok(None);
+    };
+    if is_token(name.get_ref()) {
+        return Ok(Some(name.get_ref().clone()));
+    }
+    let sentence = format!(
+        "the subprotocol `{}` must be one word, as HTTP has it",
+        name.get_ref()
+    );
+    Err(text.error(name.span(), sentence))
+}
+
+fn extra_headers(
+    text: &Text<'_>,
+    table: &ServiceTable,
+) -> Result<Vec<(String, String)>, ConfigError> {
+    let mut headers = Vec::new();
+    for (name, value) in &table.extra_headers {
+        let content = value.get_ref();
+        let lower = name.to_ascii_lowercase();
+        let ours = [
+            "connection",
+            "content-length",
+            "host",
+            "transfer-encoding",
+            "upgrade",
+        ];
+        let sentence = if !is_token(name) {
+            format!("the header name `{name}` must be one word, as HTTP has it")
+        } else if ours.contains(&lower.as_str()) || lower.starts_with("sec-websocket-") {
+            format!("the header `{name}` belongs to the handshake and cannot be added")
+        } else if content.chars().any(|c| c.is_control() && c != '\t') {
+            format!("the header `{name}` has a control character in its value")
+        } else {
+            headers.push((name.clone(), content.clone()));
+            continue;
+        };
+        return Err(text.error(value.span(), sentence));
+    }
+    Ok(headers)
+}
+
+/// RFC 9110, 5.6.2.
+fn is_token(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+}
+
+/// The free table of a service as the Lua room takes it. Dates become text, and the numbers that
+/// JSON does not have become null.
+fn json(value: &toml::Value) -> serde_json::Value {
+    match value {
+        toml::Value::String(text) => text.clone().into(),
+        toml::Value::Integer(number) => (*number).into(),
+        toml::Value::Float(number) => (*number).into(),
+        toml::Value::Boolean(truth) => (*truth).into(),
+        toml::Value::Datetime(date) => date.to_string().into(),
+        toml::Value::Array(array) => array.iter().map(json).collect(),
+        toml::Value::Table(table) => table
+            .iter()
+            .map(|(key, value)| (key.clone(), json(value)))
+            .collect(),
+    }
+}
+
+/// More virtual machines than this in one process are a slip of the keyboard.
+const INSTANCES_MAX: usize = 4096;

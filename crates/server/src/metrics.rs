@@ -1,0 +1,353 @@
+//! The counters for people and machines: Prometheus text, and the table printed at exit.
+
+use std::fmt::Write;
+
+use crate::stats::{Counter, Failure, HandshakeFailure, ServiceStats, Stats, WorkerStats};
+
+/// The media type of [`prometheus`].
+pub(crate) const PROMETHEUS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// All counters in the text format of Prometheus, version 0.0.4.
+pub(crate) fn prometheus(stats: &Stats) -> String {
+    let mut page = Page {
+        text: String::with_capacity(PAGE_BYTES),
+    };
+    page.family(
+        "moonwire_uptime_seconds",
+        "gauge",
+        "Seconds since the server started.",
+    );
+    page.line(
+        "moonwire_uptime_seconds",
+        "",
+        &format!("{:.3}", stats.started.elapsed().as_secs_f64()),
+    );
+    for metric in &WORKER_METRICS {
+        page.family(metric.name, metric.kind, metric.help);
+        for (worker, shard) in stats.workers.iter().enumerate() {
+            let labels = format!("worker=\"{worker}\"");
+            page.line(
+                metric.name,
+                &labels,
+                &(metric.counter)(shard).value().to_string(),
+            );
+        }
+    }
+    handshake_failures(&mut page, stats);
+    for metric in &SERVICE_METRICS {
+        page.family(metric.name, metric.kind, metric.help);
+        each_service(stats, |labels, service| {
+            page.line(
+                metric.name,
+                labels,
+                &(metric.counter)(service).value().to_string(),
+            );
+        });
+    }
+    failures(&mut page, stats);
+    page.text
+}
+
+fn handshake_failures(page: &mut Page, stats: &Stats) {
+    let name = "moonwire_handshake_failures_total";
+    page.family(
+        name,
+        "counter",
+        "Handshakes that did not end in a connection, by reason.",
+    );
+    for (worker, shard) in stats.workers.iter().enumerate() {
+        for reason in HandshakeFailure::ALL {
+            let labels = format!("worker=\"{worker}\",reason=\"{}\"", reason.name());
+            let value = shard.handshake_failures[reason as usize].value();
+            page.line(name, &labels, &value.to_string());
+        }
+    }
+}
+
+fn failures(page: &mut Page, stats: &Stats) {
+    let name = "moonwire_failures_total";
+    page.family(
+        name,
+        "counter",
+        "What went wrong after the handshake, by kind.",
+    );
+    each_service(stats, |labels, service| {
+        for failure in Failure::ALL {
+            let labels = format!("{labels},kind=\"{}\"", failure.name());
+            let value = service.failures[failure as usize].value();
+            page.line(name, &labels, &value.to_string());
+        }
+    });
+}
+
+fn each_service(stats: &Stats, mut visit: impl FnMut(&str, &ServiceStats)) {
+    for (worker, shard) in stats.workers.iter().enumerate() {
+        for (name, service) in stats.services.iter().zip(&shard.services) {
+            visit(&format!("worker=\"{worker}\",service=\"{name}\""), service);
+        }
+    }
+}
+
+/// The counters as a table: one line for each service on each worker that had any connection, the
+/// sums, and what went wrong.
+pub(crate) fn table(stats: &Stats) -> String {
+    let mut text = format!("after {:.1} s\n", stats.started.elapsed().as_secs_f64());
+    write_row(
+        &mut text,
+        [
+            "service",
+            "worker",
+            "connected",
+            "ever",
+            "messages in",
+            "out",
+            "bytes in",
+            "out",
+            "failures",
+        ]
+        .map(str::to_owned),
+    );
+    let mut sums = [0; 7];
+    for (worker, shard) in stats.workers.iter().enumerate() {
+        for (name, service) in stats.services.iter().zip(&shard.services) {
+            let numbers = numbers(service);
+            if numbers.iter().all(|number| *number == 0) {
+                continue;
+            }
+            sums = std::array::from_fn(|i| sums[i] + numbers[i]);
+            write_row(&mut text, row(name, &worker.to_string(), numbers));
+        }
+    }
+    write_row(&mut text, row("all", "", sums));
+    let mut kinds = Vec::new();
+    for reason in HandshakeFailure::ALL {
+        let of = |shard: &WorkerStats| shard.handshake_failures[reason as usize].value();
+        kinds.push((
+            format!("handshake {}", reason.name()),
+            stats.workers.iter().map(|s| of(s)).sum(),
+        ));
+    }
+    for failure in Failure::ALL {
+        let of = |service: &ServiceStats| service.failures[failure as usize].value();
+        let services = stats.workers.iter().flat_map(|shard| &shard.services);
+        kinds.push((failure.name().to_owned(), services.map(of).sum()));
+    }
+    let kinds: Vec<String> = kinds
+        .into_iter()
+        .filter(|(_, count): &(String, u64)| *count > 0)
+        .map(|(kind, count)| format!("{kind} {count}"))
+        .collect();
+    if !kinds.is_empty() {
+        text.push_str("failures: ");
+        text.push_str(&kinds.join(", "));
+        text.push('\n');
+    }
+    text
+}
+
+fn numbers(service: &ServiceStats) -> [u64; 7] {
+    [
+        service.connected.value(),
+        service.connections.value(),
+        service.messages_in.value(),
+        service.messages_out.value(),
+        service.bytes_in.value(),
+        service.bytes_out.value(),
+        service.failures.iter().map(Counter::value).sum(),
+    ]
+}
+
+fn row(service: &str, worker: &str, numbers: [u64; 7]) -> [String; 9] {
+    let mut row: [String; 9] = Default::default();
+    row[0] = service.to_owned();
+    row[1] = worker.to_owned();
+    for (cell, number) in row[2..].iter_mut().zip(numbers) {
+        *cell = number.to_string();
+    }
+    row
+}
+
+fn write_row(text: &mut String, row: [String; 9]) {
+    let [service, numbers @ ..] = row;
+    let widths = [6, 9, 9, 12, 12, 15, 15, 8];
+    let mut line = format!("{service:<16}");
+    for (number, width) in numbers.iter().zip(widths) {
+        let _ = write!(line, " {number:>width$}");
+    }
+    text.push_str(&line);
+    text.push('\n');
+}
+
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn line(&mut self, name: &str, labels: &str, value: &str) {
+        let _ = match labels {
+            "" => writeln!(self.text, "{name} {value}"),
+            labels => writeln!(self.text, "{name}{{{labels}}} {value}"),
+        };
+    }
+}
+
+/// One counter of each worker or of each service.
+struct Metric<T> {
+    name: &'static str,
+    kind: &'static str,
+    help: &'static str,
+    counter: fn(&T) -> &Counter,
+}
+
+const WORKER_METRICS: [Metric<WorkerStats>; 7] = [
+    Metric {
+        name: "moonwire_sockets",
+        kind: "gauge",
+        help: "Open sockets, handshakes included.",
+        counter: |worker| &worker.sockets,
+    },
+    Metric {
+        name: "moonwire_accepted_total",
+        kind: "counter",
+        help: "Accepted sockets.",
+        counter: |worker| &worker.accepted,
+    },
+    Metric {
+        name: "moonwire_accept_failures_total",
+        kind: "counter",
+        help: "Failed accepts, usually for want of descriptors.",
+        counter: |worker| &worker.accept_failed,
+    },
+    Metric {
+        name: "moonwire_handed_over_total",
+        kind: "counter",
+        help: "Connections given to a worker that owns an instance.",
+        counter: |worker| &worker.handed_over,
+    },
+    Metric {
+        name: "moonwire_mailbox_depth",
+        kind: "gauge",
+        help: "Connections on their way to this worker.",
+        counter: |worker| &worker.mailbox_depth,
+    },
+    Metric {
+        name: "moonwire_turns_total",
+        kind: "counter",
+        help: "Turns of the loop.",
+        counter: |worker| &worker.turns,
+    },
+    Metric {
+        name: "moonwire_plain_requests_total",
+        kind: "counter",
+        help: "Requests that the server answered itself.",
+        counter: |worker| &worker.requests,
+    },
+];
+
+const SERVICE_METRICS: [Metric<ServiceStats>; 7] = [
+    Metric {
+        name: "moonwire_connected",
+        kind: "gauge",
+        help: "Connections now.",
+        counter: |service| &service.connected,
+    },
+    Metric {
+        name: "moonwire_connections_total",
+        kind: "counter",
+        help: "Connections ever.",
+        counter: |service| &service.connections,
+    },
+    Metric {
+        name: "moonwire_messages_in_total",
+        kind: "counter",
+        help: "Messages of clients.",
+        counter: |service| &service.messages_in,
+    },
+    Metric {
+        name: "moonwire_messages_out_total",
+        kind: "counter",
+        help: "Messages to clients.",
+        counter: |service| &service.messages_out,
+    },
+    Metric {
+        name: "moonwire_bytes_in_total",
+        kind: "counter",
+        help: "Payload bytes of clients.",
+        counter: |service| &service.bytes_in,
+    },
+    Metric {
+        name: "moonwire_bytes_out_total",
+        kind: "counter",
+        help: "Payload bytes to clients.",
+        counter: |service| &service.bytes_out,
+    },
+    Metric {
+        name: "moonwire_write_queue_bytes",
+        kind: "gauge",
+        help: "Bytes that wait for clients that read slowly.",
+        counter: |service| &service.write_queue_bytes,
+    },
+];
+
+/// A page of two workers and two services is about this long.
+const PAGE_BYTES: usize = 8 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stats() -> Stats {
+        let stats = Stats::new(vec!["echo".to_owned()], 2);
+        stats.workers[1].services[0].connected.add(2);
+        stats.workers[1].services[0].messages_in.add(41);
+        stats.workers[1].services[0].failed(Failure::LuaError);
+        stats.workers[0].handshake_failed(HandshakeFailure::NotFound);
+        stats
+    }
+
+    #[test]
+    fn the_page_names_service_and_worker() {
+        let page = prometheus(&stats());
+        for line in [
+            "moonwire_connected{worker=\"1\",service=\"echo\"} 2",
+            "moonwire_messages_in_total{worker=\"1\",service=\"echo\"} 41",
+            "moonwire_failures_total{worker=\"1\",service=\"echo\",kind=\"lua_error\"} 1",
+            "moonwire_handshake_failures_total{worker=\"0\",reason=\"not_found\"} 1",
+        ] {
+            assert!(
+                page.lines().any(|found| found == line),
+                "{line} is missing in\n{page}"
+            );
+        }
+    }
+
+    #[test]
+    fn each_family_is_declared_once() {
+        let page = prometheus(&stats());
+        let mut types: Vec<_> = page
+            .lines()
+            .filter(|line| line.starts_with("# TYPE"))
+            .collect();
+        let declared = types.len();
+        types.sort_unstable();
+        types.dedup();
+        assert_eq!(types.len(), declared);
+    }
+
+    #[test]
+    fn the_table_sums_and_names_failures() {
+        let table = table(&stats());
+        let all = table.lines().find(|line| line.starts_with("all")).unwrap();
+        let words: Vec<_> = all.split_whitespace().collect();
+        assert_eq!(words, ["all", "2", "0", "41", "0", "0", "0", "1"]);
+        assert!(
+            table.ends_with("failures: handshake not_found 1, lua_error 1\n"),
+            "{table}"
+        );
+    }
+}

@@ -1,0 +1,276 @@
+//! The life of a server: load everything, listen, serve, stop.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{Builder, JoinHandle};
+
+use moonwire_lua::Instance;
+use moonwire_net::{Driver, EpollDriver, ServerTls, listen_socket};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tracing::{error, warn};
+
+use crate::config::{Config, Limits, Tls};
+use crate::error::ServerError;
+use crate::event::Letter;
+use crate::metrics;
+use crate::shared::Shared;
+use crate::shipped::ShippedApps;
+use crate::worker::{Scripts, Worker, source};
+
+/// A running server: one thread for each worker. Dropping it does not stop it; [`Stopper::stop`]
+/// and then [`wait`](Self::wait) do.
+#[derive(Debug)]
+pub struct Server {
+    addresses: Vec<SocketAddr>,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<std::io::Result<()>>>,
+    /// Services may load modules for as long as they run.
+    _shipped: Option<ShippedApps>,
+}
+
+impl Server {
+    /// Loads everything that a start would load, and serves nobody.
+    pub fn check(config: &Config) -> Result<(), ServerError> {
+        load_tls(config.tls.as_ref())?;
+        for service in &config.services {
+            Instance::load(&source(service))?;
+        }
+        Ok(())
+    }
+
+    /// Starts a server. When this returns, every service is started and connections are accepted.
+    pub fn start(config: Config) -> Result<Self, ServerError> {
+        let Config {
+            listen,
+            workers,
+            tls,
+            limits,
+            services,
+            shipped,
+            ..
+        } = config;
+        let tls = load_tls(tls.as_ref())?;
+        raise_descriptor_limit();
+        let (addresses, listeners) = bind(&listen, workers, &limits)?;
+        let shared = Arc::new(Shared::new(services, workers, limits, tls));
+        let (ready, readiness) = channel();
+        let mut threads = Vec::with_capacity(workers);
+        let mut starts = Vec::with_capacity(workers);
+        for (worker, listeners) in listeners.into_iter().enumerate() {
+            let (start, started) = channel();
+            let member = Member {
+                worker,
+                shared: Arc::clone(&shared),
+                ready: ready.clone(),
+                started,
+            };
+            let thread = Builder::new()
+                .name(format!("worker-{worker}"))
+                .spawn(move || member.live(listeners))
+                .map_err(ServerError::Worker)?;
+            threads.push(thread);
+            starts.push(start);
+        }
+        drop(ready);
+        // Threads that wait for a start that does not come end by themselves.
+        for result in readiness.iter().take(workers) {
+            result?;
+        }
+        for start in starts {
+            // It fails only if the thread has panicked, which `wait` reports.
+            let _ = start.send(());
+        }
+        Ok(Self {
+            addresses,
+            shared,
+            threads,
+            _shipped: shipped,
+        })
+    }
+
+    /// Where it listens, with real ports, in the order of the configuration.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Whether it speaks TLS.
+    pub fn is_tls(&self) -> bool {
+        self.shared.tls.is_some()
+    }
+
+    /// How many workers it has.
+    pub fn workers(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// The services: name, target, instances.
+    pub fn services(&self) -> impl Iterator<Item = (&str, &str, usize)> {
+        self.shared
+            .services
+            .iter()
+            .map(|s| (s.name.as_str(), s.target.as_str(), s.instances))
+    }
+
+    /// The self-signed certificate in PEM, if it uses one.
+    pub fn certificate(&self) -> Option<&str> {
+        self.shared.tls.as_ref()?.self_signed_pem()
+    }
+
+    /// A handle that stops it, for any thread.
+    pub fn stopper(&self) -> Stopper {
+        Stopper {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+
+    /// Waits until it has stopped; returns its counters as a table.
+    pub fn wait(self) -> Result<String, ServerError> {
+        let mut result = Ok(());
+        for (worker, thread) in self.threads.into_iter().enumerate() {
+            let ended = match thread.join() {
+                Ok(ended) => ended.map_err(ServerError::Worker),
+                Err(_) => Err(ServerError::Panicked { worker }),
+            };
+            result = result.and(ended);
+        }
+        result.map(|()| metrics::table(&self.shared.stats))
+    }
+}
+
+/// Stops a server: it accepts no more, sends 1001 to all, waits for them up to
+/// `drain_timeout_ms`, and runs every `onShutdown`.
+#[derive(Clone, Debug)]
+pub struct Stopper {
+    shared: Arc<Shared>,
+}
+
+impl Stopper {
+    /// Gives the order. Further ones change nothing.
+    pub fn stop(&self) {
+        for mailbox in &self.shared.mailboxes {
+            mailbox.order(Letter::Stop);
+        }
+    }
+}
+
+/// What a worker's thread is born with.
+struct Member {
+    worker: usize,
+    shared: Arc<Shared>,
+    /// Where it says that it is ready, or why it cannot be.
+    ready: Sender<Result<(), ServerError>>,
+    /// Where it learns that all others are ready too; closed when one is not.
+    started: Receiver<()>,
+}
+
+impl Member {
+    fn live(self, listeners: Vec<TcpListener>) -> std::io::Result<()> {
+        let others = Stopper {
+            shared: Arc::clone(&self.shared),
+        };
+        let _guard = StopOthers {
+            others,
+            worker: self.worker,
+        };
+        let mut worker = match self.prepare() {
+            Ok(worker) => worker,
+            Err(error) => {
+                let _ = self.ready.send(Err(error));
+                return Ok(());
+            }
+        };
+        let _ = self.ready.send(Ok(()));
+        if self.started.recv().is_err() {
+            return Ok(());
+        }
+        for listener in listeners {
+            worker.listen(listener.into())?;
+        }
+        worker.run()
+    }
+
+    /// Virtual machines and drivers stay on the thread that made them.
+    fn prepare(&self) -> Result<Worker<EpollDriver>, ServerError> {
+        let driver = EpollDriver::new().map_err(ServerError::Worker)?;
+        self.shared.mailboxes[self.worker].set_waker(driver.waker());
+        let workers = self.shared.mailboxes.len();
+        let scripts = Scripts::start(&self.shared.services, self.worker, workers)?;
+        Ok(Worker::new(
+            self.worker,
+            driver,
+            scripts,
+            Arc::clone(&self.shared),
+        ))
+    }
+}
+
+/// A worker that ends early takes the server down, in order, instead of leaving a part of the
+/// connections to nobody.
+struct StopOthers {
+    others: Stopper,
+    worker: usize,
+}
+
+impl Drop for StopOthers {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            error!(
+                "worker {} has ended by a defect; the server stops",
+                self.worker
+            );
+        }
+        self.others.stop();
+    }
+}
+
+/// One listener for each worker at each address: by worker.
+fn bind(
+    listen: &[SocketAddr],
+    workers: usize,
+    limits: &Limits,
+) -> Result<(Vec<SocketAddr>, Vec<Vec<TcpListener>>), ServerError> {
+    let mut addresses = Vec::with_capacity(listen.len());
+    let mut listeners: Vec<Vec<TcpListener>> = (0..workers).map(|_| Vec::new()).collect();
+    for addr in listen {
+        let refused = |error| ServerError::Listen { addr: *addr, error };
+        if addr.port() != 0 {
+            // With SO_REUSEPORT alone, a second server of the same user would silently share it.
+            listen_socket(*addr, false, 1).map_err(refused)?;
+        }
+        let mut real = *addr;
+        for listeners in &mut listeners {
+            let listener = listen_socket(real, true, limits.backlog).map_err(refused)?;
+            real = listener.local_addr().map_err(refused)?;
+            listeners.push(listener);
+        }
+        addresses.push(real);
+    }
+    Ok((addresses, listeners))
+}
+
+/// Each connection is a descriptor, and the soft limit of a shell (1024) is for programs that use
+/// select(2). What the hard limit allows is taken.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    if limit.current != limit.maximum
+        && let Err(error) = setrlimit(Resource::Nofile, raised)
+    {
+        warn!("the limit of open files stays {:?}: {error}", limit.current);
+    }
+}
+
+fn load_tls(tls: Option<&Tls>) -> Result<Option<ServerTls>, ServerError> {
+    let loaded = match tls {
+        None => return Ok(None),
+        Some(Tls::SelfSigned) => ServerTls::self_signed(),
+        Some(Tls::Files { cert, key }) => ServerTls::from_pem(cert, key),
+    };
+    loaded
+        .map(Some)
+        .map_err(|error| ServerError::Tls(error.to_string()))
+}

@@ -1,0 +1,96 @@
+//! What all workers of one server share; nothing in it changes after the start but counters and
+//! mailboxes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use moonwire_net::{ServerTls, SessionLimits, Waker};
+
+use crate::config::{Limits, Service};
+use crate::event::Letter;
+use crate::mailbox::Mailbox;
+use crate::router::Router;
+use crate::stats::Stats;
+
+/// The whole server, as its workers see it.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// In the order of the configuration; indexes of services are into this.
+    pub(crate) services: Vec<Service>,
+    /// By service: the workers that own instances of it.
+    pub(crate) owners: Vec<Vec<usize>>,
+    /// Path to service.
+    pub(crate) router: Router,
+    /// The bounds that the configuration gives.
+    pub(crate) limits: Limits,
+    /// The bounds of a connection until its service is known.
+    pub(crate) handshake_limits: Arc<SessionLimits>,
+    /// By service: the bounds of its connections; one allocation for each different size.
+    pub(crate) service_limits: Vec<Arc<SessionLimits>>,
+    /// How to speak TLS, if at all.
+    pub(crate) tls: Option<ServerTls>,
+    /// By worker.
+    pub(crate) mailboxes: Vec<Mailbox<Letter, Waker>>,
+    /// Counters.
+    pub(crate) stats: Stats,
+}
+
+impl Shared {
+    /// Everything in its place.
+    pub(crate) fn new(
+        services: Vec<Service>,
+        workers: usize,
+        limits: Limits,
+        tls: Option<ServerTls>,
+    ) -> Self {
+        let handshake_limits = Arc::new(session_limits(&limits, limits.message_bytes_max));
+        let mut by_size = HashMap::from([(limits.message_bytes_max, handshake_limits.clone())]);
+        let mut limits_of = |service: &Service| {
+            let size = service.message_bytes_max;
+            by_size
+                .entry(size)
+                .or_insert_with(|| Arc::new(session_limits(&limits, size)))
+                .clone()
+        };
+        let service_limits = services.iter().map(&mut limits_of).collect();
+        let owners = |service: &Service| (0..service.instances.min(workers)).collect();
+        let names = services
+            .iter()
+            .map(|service| service.name.clone())
+            .collect();
+        let mailbox = || Mailbox::new(limits.handovers_per_worker_max);
+        Self {
+            owners: services.iter().map(owners).collect(),
+            router: Router::new(&services),
+            handshake_limits,
+            service_limits,
+            tls,
+            mailboxes: std::iter::repeat_with(mailbox).take(workers).collect(),
+            stats: Stats::new(names, workers),
+            services,
+            limits,
+        }
+    }
+}
+
+/// Our limits in the words of the net room.
+fn session_limits(limits: &Limits, message_bytes_max: usize) -> SessionLimits {
+    SessionLimits {
+        protocol: moonwire_proto::Limits {
+            message_bytes_max,
+            frames_per_message_max: limits.frames_per_message_max,
+            header_bytes_max: limits.header_bytes_max,
+            headers_max: limits.headers_max,
+        },
+        write_queue_bytes_max: limits.write_queue_bytes_max,
+        write_queue_pause_bytes: WRITE_QUEUE_PAUSE_BYTES.min(limits.write_queue_bytes_max),
+        handshake_timeout: limits.handshake_timeout,
+        idle_timeout: (!limits.idle_timeout.is_zero()).then_some(limits.idle_timeout),
+        pong_timeout: Some(limits.pong_timeout),
+        close_timeout: limits.close_timeout,
+    }
+}
+
+/// A client that leaves this much unread is not read from until it has taken some of it: it slows
+/// itself down, and the bound of the queue is left to messages that others send to it.
+const WRITE_QUEUE_PAUSE_BYTES: usize = 1024 * 1024;

@@ -1,0 +1,251 @@
+//! One thread of the server: its own driver, its own listeners, its own connections and the
+//! instances that live on it. A message and a service meet here and nowhere else.
+//!
+//! One turn: wait; answer everything that happened, in the order it happened; then flush each
+//! connection that has something to say, once.
+
+mod answer;
+mod connections;
+mod deliver;
+mod depart;
+mod scripts;
+
+use std::sync::Arc;
+
+use moonwire_lua::Effects;
+use moonwire_net::{
+    Completion, Driver, Flushed, ListenerId, Plaintext, Session, SocketId, Time, Timers, Transport,
+};
+use tracing::{debug, warn};
+
+use crate::event::{Event, Letter};
+use crate::shared::Shared;
+use crate::stats::{HandshakeFailure, WorkerStats};
+use connections::{Connections, Stage};
+pub(crate) use scripts::{Scripts, source};
+
+/// A worker. `D` is the driver of the real or of the simulated world.
+pub(crate) struct Worker<D: Driver> {
+    driver: D,
+    scripts: Scripts,
+    desk: Desk,
+    listeners: Vec<ListenerId>,
+    /// Where TLS records are opened; free between two received buffers.
+    plaintext: Plaintext,
+    /// What the last callback wants done; empty between two callbacks.
+    effects: Effects,
+    /// How far the end is.
+    phase: Phase,
+}
+
+/// What a worker knows apart from its driver and its scripts, so that these three can be used at
+/// the same time.
+struct Desk {
+    /// Which worker this is.
+    worker: usize,
+    shared: Arc<Shared>,
+    stats: Arc<WorkerStats>,
+    connections: Connections,
+    /// One entry for each connection that has a deadline.
+    timers: Timers<SocketId>,
+    /// Connections to be flushed in this turn, each once: those with `is_dirty`.
+    dirty: Vec<SocketId>,
+    /// The owner that the next hand-over goes to, counted over all services.
+    rotation: usize,
+}
+
+/// Whether a worker still takes connections.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Phase {
+    Serving,
+    /// Everybody was told to go; at this moment the rest is cut.
+    Draining {
+        until: Time,
+    },
+    /// Nothing is left to do.
+    Done,
+}
+
+impl<D: Driver> Worker<D> {
+    /// A worker that listens nowhere yet.
+    pub(crate) fn new(worker: usize, driver: D, scripts: Scripts, shared: Arc<Shared>) -> Self {
+        let stats = Arc::clone(&shared.stats.workers[worker]);
+        let desk = Desk {
+            worker,
+            shared,
+            stats,
+            connections: Connections::default(),
+            timers: Timers::new(),
+            dirty: Vec::new(),
+            rotation: worker,
+        };
+        Self {
+            driver,
+            scripts,
+            desk,
+            listeners: Vec::new(),
+            plaintext: Plaintext::new(),
+            effects: Effects::new(),
+            phase: Phase::Serving,
+        }
+    }
+
+    /// Accepts connections from a listening socket.
+    pub(crate) fn listen(&mut self, listener: Transport) -> std::io::Result<()> {
+        self.listeners.push(self.driver.listen(listener)?);
+        Ok(())
+    }
+
+    /// Turns until it was ordered to stop and everybody has gone; then runs `onShutdown`.
+    pub(crate) fn run(&mut self) -> std::io::Result<()> {
+        while self.phase != Phase::Done {
+            self.turn()?;
+        }
+        for letter in self.desk.mailbox().close() {
+            debug!(?letter, "too late");
+        }
+        self.scripts.shutdown(&mut self.effects);
+        Ok(())
+    }
+
+    /// One turn of the loop.
+    pub(crate) fn turn(&mut self) -> std::io::Result<()> {
+        let until = self.wait_until();
+        self.driver.wait(until)?;
+        self.desk.stats.turns.add(1);
+        while let Some(completion) = self.driver.next() {
+            self.handle(Event::Socket(completion));
+        }
+        let now = self.driver.now();
+        for _ in 0..DEADLINES_PER_TURN_MAX {
+            let Some(socket) = self.desk.timers.expired(now) else {
+                break;
+            };
+            self.handle(Event::Deadline(socket));
+        }
+        if let Phase::Draining { until } = self.phase
+            && (now >= until || self.desk.connections.len() == 0)
+        {
+            self.handle(Event::DrainTimeout);
+        }
+        self.flush();
+        Ok(())
+    }
+
+    fn wait_until(&mut self) -> Option<Time> {
+        let deadline = self.desk.timers.next_deadline();
+        match self.phase {
+            Phase::Serving => deadline,
+            Phase::Draining { until } if self.desk.connections.len() > 0 => {
+                Some(deadline.map_or(until, |deadline| deadline.min(until)))
+            }
+            Phase::Draining { .. } | Phase::Done => Some(Time::default()),
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Socket(completion) => self.completed(completion),
+            Event::Letter(Letter::Handover(handover)) => self.taken_over(*handover),
+            Event::Letter(Letter::Stop) => self.stop(),
+            Event::Deadline(socket) => self.tell(socket, Session::on_deadline),
+            Event::DrainTimeout => self.cut(),
+        }
+    }
+
+    fn completed(&mut self, completion: Completion) {
+        match completion {
+            Completion::Accepted { socket, peer, .. } => self.accepted(socket, peer),
+            Completion::AcceptFailed { error, .. } => {
+                self.desk.stats.accept_failed.add(1);
+                warn!("a connection cannot be accepted: {error}");
+            }
+            Completion::Received { socket, buffer } => self.received(socket, buffer),
+            Completion::EndOfStream { socket } => self.tell(socket, Session::on_end_of_stream),
+            Completion::Failed { socket, error } => {
+                self.tell(socket, |session, _| session.on_failed(error));
+            }
+            Completion::Sent {
+                socket,
+                buffer,
+                result,
+            } => {
+                self.tell(socket, |session, now| session.on_sent(buffer, result, now));
+            }
+            Completion::Detached {
+                socket,
+                transport,
+                unsent,
+            } => {
+                self.detached(socket, transport, unsent);
+            }
+            Completion::Woken => self.read_letters(),
+            // A server connects to nobody.
+            Completion::Connected { socket, .. } => self.driver.close(socket),
+        }
+    }
+
+    fn accepted(&mut self, socket: SocketId, peer: std::net::SocketAddr) {
+        self.desk.stats.accepted.add(1);
+        let limits = &self.desk.shared.limits;
+        let sockets_max = limits.connections_per_worker_max + REFUSALS_MAX;
+        if self.phase != Phase::Serving || self.desk.connections.len() >= sockets_max {
+            self.desk.stats.handshake_failed(HandshakeFailure::Busy);
+            self.driver.abort(socket);
+            return;
+        }
+        let tls = self.desk.shared.tls.as_ref();
+        let limits = &self.desk.shared.handshake_limits;
+        match Session::accept_socket(socket, peer, tls, limits, self.driver.now()) {
+            Ok(session) => self.desk.insert(socket, session, Stage::Handshake),
+            Err(error) => {
+                warn!("a TLS handshake cannot begin: {error}");
+                self.desk.stats.handshake_failed(HandshakeFailure::Tls);
+                self.driver.close(socket);
+            }
+        }
+    }
+
+    /// Letters of other threads, at most a few in one turn; the rest wakes the next turn.
+    fn read_letters(&mut self) {
+        for _ in 0..LETTERS_PER_TURN_MAX {
+            let Some((letter, depth)) = self.desk.mailbox().take() else {
+                return;
+            };
+            self.desk.stats.mailbox_depth.set(depth as u64);
+            self.handle(Event::Letter(letter));
+        }
+        self.driver.waker().wake();
+    }
+
+    /// One write for each connection that has something to say.
+    fn flush(&mut self) {
+        let mut next = 0;
+        // The end of one connection can give others something to say: the list may grow.
+        while let Some(socket) = self.desk.dirty.get(next).copied() {
+            next += 1;
+            let Some(connection) = self.desk.connections.of_socket(socket) else {
+                continue;
+            };
+            connection.is_dirty = false;
+            if matches!(connection.stage, Stage::Leaving { .. }) {
+                continue;
+            }
+            match connection.session.flush(&mut self.driver) {
+                Flushed::Open => self.desk.settled(socket),
+                Flushed::Finished => self.finished(socket),
+            }
+        }
+        self.desk.dirty.clear();
+    }
+}
+
+/// Deadlines that are looked at in one turn; those beyond it come in the next one, at once.
+const DEADLINES_PER_TURN_MAX: usize = 1024;
+
+/// Letters that are read in one turn: each costs about as much as an accept.
+const LETTERS_PER_TURN_MAX: usize = 256;
+
+/// Sockets beyond the limit of connections that are kept long enough to be told 503; further ones
+/// are reset.
+const REFUSALS_MAX: usize = 1024;

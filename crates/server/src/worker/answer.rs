@@ -1,0 +1,201 @@
+//! Answers to requests: a service, another worker that has it, or a plain response.
+
+use moonwire_net::{Driver, Session, SocketId, Transport};
+use moonwire_proto::{Request, refusal};
+use tracing::warn;
+
+use super::connections::Stage;
+use super::scripts::{Place, Scripts};
+use super::{Desk, Phase, Worker};
+use crate::event::{Handover, Letter};
+use crate::metrics;
+use crate::router::Route;
+use crate::shared::Shared;
+use crate::stats::HandshakeFailure;
+
+/// What of a request decides about its answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    route: Route,
+    is_upgrade: bool,
+}
+
+impl Asked {
+    pub(super) fn new(request: &Request, shared: &Shared) -> Self {
+        Self {
+            route: shared.router.route(request.path()),
+            is_upgrade: request.is_upgrade(),
+        }
+    }
+}
+
+impl Desk {
+    /// Answers the request of this connection, now or on another worker.
+    pub(super) fn answer(
+        &mut self,
+        socket: SocketId,
+        asked: Asked,
+        scripts: &mut Scripts,
+        driver: &mut impl Driver,
+    ) {
+        match asked.route {
+            Route::Health => self.reply(socket, 200, &[TEXT], b"ok\n", None),
+            Route::Metrics => {
+                let page = metrics::prometheus(&self.shared.stats);
+                let kind = ("Content-Type", metrics::PROMETHEUS_TYPE);
+                self.reply(socket, 200, &[kind], page.as_bytes(), None);
+            }
+            Route::NotFound => {
+                let reason = HandshakeFailure::NotFound;
+                self.reply(socket, 404, &[TEXT], b"no service here\n", Some(reason));
+            }
+            Route::Service(_) if !asked.is_upgrade => {
+                let body = b"this is a WebSocket service\n";
+                let reason = HandshakeFailure::UpgradeRequired;
+                self.reply(socket, 426, &[TEXT], body, Some(reason));
+            }
+            Route::Service(service) => match scripts.choose(service) {
+                Some(place) => self.admit(socket, place),
+                None => self.hand_over(socket, service, driver),
+            },
+        }
+    }
+
+    /// Accepts the connection for the instance at `place`, unless there are too many already.
+    fn admit(&mut self, socket: SocketId, place: Place) {
+        let handler = self.connections.name(self.worker, socket);
+        let is_full = self.connections.open >= self.shared.limits.connections_per_worker_max;
+        let (Some(handler), false) = (handler, is_full) else {
+            return self.refuse_busy(socket, HandshakeFailure::Busy);
+        };
+        let shared = &self.shared;
+        let service = &shared.services[usize::from(place.service)];
+        let limits = &shared.service_limits[usize::from(place.service)];
+        let Some(connection) = self.connections.of_socket(socket) else {
+            return;
+        };
+        connection.session.set_limits(limits);
+        let offered = |name: &&str| {
+            let request = connection.session.request();
+            request.is_some_and(|request| request.subprotocols().any(|offer| offer == *name))
+        };
+        let subprotocol = service.subprotocol.as_deref().filter(offered);
+        let headers: Vec<_> = service
+            .extra_headers
+            .iter()
+            .map(|(name, value)| (&**name, &**value))
+            .collect();
+        if let Err(error) = connection.session.accept(subprotocol, &headers) {
+            warn!(
+                service = service.name,
+                "a request cannot be accepted: {error}"
+            );
+            return self.reply(
+                socket,
+                500,
+                &[TEXT],
+                b"",
+                Some(HandshakeFailure::BadRequest),
+            );
+        }
+        connection.stage = Stage::Open {
+            place,
+            handler,
+            is_closing: false,
+        };
+        self.connections.open += 1;
+        let stats = &self.stats.services[usize::from(place.service)];
+        stats.connected.add(1);
+        stats.connections.add(1);
+    }
+
+    /// Sends the connection to a worker that owns an instance of `service`, the next in turn that
+    /// has room in its mailbox.
+    fn hand_over(&mut self, socket: SocketId, service: u16, driver: &mut impl Driver) {
+        let owners = &self.shared.owners[usize::from(service)];
+        let turn = self.rotation;
+        self.rotation = self.rotation.wrapping_add(1);
+        let owner = (0..owners.len())
+            .map(|i| owners[turn.wrapping_add(i) % owners.len()])
+            .find(|owner| self.shared.mailboxes[*owner].reserve());
+        let Some(worker) = owner else {
+            return self.refuse_busy(socket, HandshakeFailure::Busy);
+        };
+        if let Some(connection) = self.connections.of_socket(socket) {
+            connection.stage = Stage::Leaving { worker, service };
+            driver.detach(socket);
+        }
+    }
+
+    fn refuse_busy(&mut self, socket: SocketId, reason: HandshakeFailure) {
+        let headers = [("Retry-After", "1"), TEXT];
+        self.reply(
+            socket,
+            503,
+            &headers,
+            b"too many connections\n",
+            Some(reason),
+        );
+    }
+
+    /// A plain response, after which the connection is over.
+    fn reply(
+        &mut self,
+        socket: SocketId,
+        status: u16,
+        headers: &[(&str, &str)],
+        body: &[u8],
+        failure: Option<HandshakeFailure>,
+    ) {
+        match failure {
+            Some(reason) => self.stats.handshake_failed(reason),
+            None => self.stats.requests.add(1),
+        }
+        let response = refusal(status, headers, body).expect("our own header fields are valid");
+        if let Some(connection) = self.connections.of_socket(socket) {
+            connection.session.refuse(&response);
+            connection.stage = Stage::Over;
+        }
+    }
+}
+
+impl<D: Driver> Worker<D> {
+    /// The driver has let go of a connection that leaves: it goes where its place is reserved.
+    pub(super) fn detached(&mut self, socket: SocketId, transport: Transport, unsent: Vec<u8>) {
+        let Some(connection) = self.desk.forget(socket) else {
+            return;
+        };
+        let Stage::Leaving { worker, service } = connection.stage else {
+            return;
+        };
+        let session = connection.session.detach(transport, unsent);
+        let letter = Letter::Handover(Box::new(Handover { session, service }));
+        match self.desk.shared.mailboxes[worker].post(letter) {
+            Ok(()) => self.desk.stats.handed_over.add(1),
+            // The other worker has ended, so the server is about to; the letter closes the socket.
+            Err(_) => self.desk.stats.handshake_failed(HandshakeFailure::Stopping),
+        }
+    }
+
+    /// A connection from another worker, whose request waits for an answer.
+    pub(super) fn taken_over(&mut self, handover: Handover) {
+        let Handover { session, service } = handover;
+        let session = match Session::attach(session, &mut self.driver) {
+            Ok(session) => session,
+            Err(error) => {
+                warn!("a connection cannot be taken over: {error}");
+                return self.desk.stats.handshake_failed(HandshakeFailure::Busy);
+            }
+        };
+        let socket = session.socket();
+        self.desk.insert(socket, session, Stage::Handshake);
+        match self.scripts.choose(service) {
+            Some(place) if self.phase == Phase::Serving => self.desk.admit(socket, place),
+            Some(_) | None => self.desk.refuse_busy(socket, HandshakeFailure::Stopping),
+        }
+        // What the client sent behind its request came along.
+        self.unread(socket);
+    }
+}
+
+const TEXT: (&str, &str) = ("Content-Type", "text/plain; charset=utf-8");

@@ -1,0 +1,196 @@
+//! From received bytes to a service, and from what it wants done to its connections.
+
+use moonwire_lua::{Effect, Effects, Handler, Opcode};
+use moonwire_net::{
+    Driver, Input, ReceiveBuffer, SendError, Session, SessionEvent, SocketId, Time,
+};
+use moonwire_proto::CloseCode;
+
+use super::answer::Asked;
+use super::connections::Stage;
+use super::scripts::{Place, Reaction, Scripts};
+use super::{Desk, Worker};
+use crate::config::QueuePolicy;
+use crate::stats::Failure;
+
+impl<D: Driver> Worker<D> {
+    /// Tells a session something that is not received bytes, and sees to its end if that is one.
+    pub(super) fn tell<F>(&mut self, socket: SocketId, tell: F)
+    where
+        F: for<'a> FnOnce(&'a mut Session, Time) -> Option<SessionEvent<'a>>,
+    {
+        let now = self.driver.now();
+        let Some(connection) = self.desk.connections.of_socket(socket) else {
+            return;
+        };
+        if let Some(SessionEvent::Failed(error)) = tell(&mut connection.session, now) {
+            self.desk
+                .depart(socket, Some(&error), &mut self.scripts, &mut self.effects);
+        }
+        self.desk.mark_dirty(socket);
+    }
+
+    /// Gives a session received bytes and answers each event in them.
+    pub(super) fn received(&mut self, socket: SocketId, mut buffer: ReceiveBuffer) {
+        let now = self.driver.now();
+        let Self {
+            driver,
+            scripts,
+            desk,
+            plaintext,
+            effects,
+            ..
+        } = self;
+        if let Some(connection) = desk.connections.of_socket(socket) {
+            match connection.session.open(&mut buffer, plaintext) {
+                Ok(input) => desk.read(socket, input, scripts, effects, driver, now),
+                Err(error) => desk.depart(socket, Some(&error), scripts, effects),
+            }
+            desk.mark_dirty(socket);
+        }
+        self.driver.recycle(buffer);
+    }
+
+    /// Answers each event in the bytes that came along with a connection from another worker.
+    pub(super) fn unread(&mut self, socket: SocketId) {
+        let now = self.driver.now();
+        let Self {
+            driver,
+            scripts,
+            desk,
+            plaintext,
+            effects,
+            ..
+        } = self;
+        let Some(connection) = desk.connections.of_socket(socket) else {
+            return;
+        };
+        let input = connection.session.unread(plaintext);
+        desk.read(socket, input, scripts, effects, driver, now);
+        desk.mark_dirty(socket);
+    }
+}
+
+impl Desk {
+    /// Answers each event in `input`. One received buffer bounds the work: it cannot hold more
+    /// messages than a sixth of its bytes.
+    fn read(
+        &mut self,
+        socket: SocketId,
+        mut input: Input<'_>,
+        scripts: &mut Scripts,
+        effects: &mut Effects,
+        driver: &mut impl Driver,
+        now: Time,
+    ) {
+        while let Some(connection) = self.connections.of_socket(socket) {
+            let stage = connection.stage;
+            let Some(event) = connection.session.poll(&mut input, now) else {
+                break;
+            };
+            match event {
+                SessionEvent::Message { opcode, payload } => {
+                    let Stage::Open {
+                        place,
+                        handler,
+                        is_closing: false,
+                    } = stage
+                    else {
+                        continue;
+                    };
+                    let service = &self.stats.services[usize::from(place.service)];
+                    service.messages_in.add(1);
+                    service.bytes_in.add(payload.len() as u64);
+                    let reaction = scripts.message(place, handler, opcode, payload, effects);
+                    self.apply(place, effects);
+                    self.react(place, handler, reaction);
+                }
+                SessionEvent::Request(request) => {
+                    let asked = Asked::new(request, &self.shared);
+                    self.answer(socket, asked, scripts, driver);
+                }
+                SessionEvent::Closed { .. } => self.depart(socket, None, scripts, effects),
+                SessionEvent::Failed(error) => self.depart(socket, Some(&error), scripts, effects),
+                // A pong is sent by the session itself; upgrades and refusals are for clients.
+                SessionEvent::Ping(_)
+                | SessionEvent::Pong(_)
+                | SessionEvent::Upgraded { .. }
+                | SessionEvent::Refused { .. } => {}
+            }
+        }
+    }
+
+    /// Does what a callback of the instance at `place` wants done.
+    pub(super) fn apply(&mut self, place: Place, effects: &Effects) {
+        for effect in effects.iter() {
+            match effect {
+                Effect::Send {
+                    handler,
+                    opcode,
+                    payload,
+                } => {
+                    self.send(place, handler, opcode, payload);
+                }
+                Effect::Close {
+                    handler,
+                    code,
+                    reason,
+                } => match CloseCode::new(code) {
+                    Some(code) => self.close(place, handler, code, reason),
+                    None => self.close(place, handler, CloseCode::NORMAL, reason),
+                },
+            }
+        }
+    }
+
+    /// The connection whose message was handled goes on or ends.
+    fn react(&mut self, place: Place, handler: Handler, reaction: Reaction) {
+        match reaction {
+            Reaction::Continue => {}
+            Reaction::Close => self.close(place, handler, CloseCode::NORMAL, ""),
+            Reaction::Failed => {
+                self.failed(place, Failure::LuaError);
+                self.close(place, handler, CloseCode::INTERNAL_ERROR, "");
+            }
+        }
+    }
+
+    fn send(&mut self, place: Place, handler: Handler, opcode: Opcode, payload: &[u8]) {
+        let Some(connection) = self.connections.of_handler(handler, place) else {
+            return self.failed(place, Failure::DeadHandler);
+        };
+        let socket = connection.socket;
+        match connection.session.send(opcode, payload) {
+            Ok(()) => {
+                let service = &self.stats.services[usize::from(place.service)];
+                service.messages_out.add(1);
+                service.bytes_out.add(payload.len() as u64);
+                self.mark_dirty(socket);
+            }
+            Err(SendError::QueueFull) => {
+                self.failed(place, Failure::QueueFull);
+                if self.shared.limits.write_queue_policy == QueuePolicy::Close {
+                    let reason = "the client reads too slowly";
+                    self.close(place, handler, CloseCode::TRY_AGAIN_LATER, reason);
+                }
+            }
+            Err(SendError::NotOpen | SendError::ControlTooLong) => {
+                self.failed(place, Failure::DeadHandler);
+            }
+        }
+    }
+
+    /// Begins the close handshake; from here on nothing is delivered to the service but the end.
+    fn close(&mut self, place: Place, handler: Handler, code: CloseCode, reason: &str) {
+        let Some(connection) = self.connections.of_handler(handler, place) else {
+            return self.failed(place, Failure::DeadHandler);
+        };
+        connection.close(code, reason);
+        let socket = connection.socket;
+        self.mark_dirty(socket);
+    }
+
+    pub(super) fn failed(&self, place: Place, failure: Failure) {
+        self.stats.services[usize::from(place.service)].failed(failure);
+    }
+}

@@ -1,0 +1,203 @@
+//! The ends of connections, and of the worker.
+
+use moonwire_lua::Effects;
+use moonwire_net::{Driver, Session, SessionError, SocketId};
+use moonwire_proto::CloseCode;
+use tracing::debug;
+
+use super::connections::{Connection, Stage};
+use super::scripts::Scripts;
+use super::{Desk, Phase, Worker};
+use crate::stats::{Failure, HandshakeFailure};
+
+impl Desk {
+    /// The letters to this worker.
+    pub(super) fn mailbox(
+        &self,
+    ) -> &crate::mailbox::Mailbox<crate::event::Letter, moonwire_net::Waker> {
+        &self.shared.mailboxes[self.worker]
+    }
+
+    /// Takes a connection in.
+    pub(super) fn insert(&mut self, socket: SocketId, session: Session, stage: Stage) {
+        self.connections.insert(socket, session, stage);
+        self.stats.sockets.add(1);
+        self.mark_dirty(socket);
+    }
+
+    /// Has the connection flushed at the end of this turn. One that leaves keeps what it has to
+    /// say for the other worker.
+    pub(super) fn mark_dirty(&mut self, socket: SocketId) {
+        let Some(connection) = self.connections.of_socket(socket) else {
+            return;
+        };
+        if !connection.is_dirty && !matches!(connection.stage, Stage::Leaving { .. }) {
+            connection.is_dirty = true;
+            self.dirty.push(socket);
+        }
+    }
+
+    /// After a flush: the gauge of its queue and its next deadline.
+    pub(super) fn settled(&mut self, socket: SocketId) {
+        let Some(connection) = self.connections.of_socket(socket) else {
+            return;
+        };
+        let deadline = connection.session.deadline();
+        if let Stage::Open { place, .. } = connection.stage {
+            let queued = connection.session.write_queue_bytes();
+            let before = std::mem::replace(&mut connection.queued_bytes, queued);
+            if before != queued {
+                let gauge = &self.stats.services[usize::from(place.service)].write_queue_bytes;
+                gauge.sub(before as u64);
+                gauge.add(queued as u64);
+            }
+        }
+        self.timers.arm(socket, deadline);
+    }
+
+    /// The connection is over, in order or by an error. The service is told if it knew of it, and
+    /// never again.
+    pub(super) fn depart(
+        &mut self,
+        socket: SocketId,
+        error: Option<&SessionError>,
+        scripts: &mut Scripts,
+        effects: &mut Effects,
+    ) {
+        let Some(connection) = self.connections.of_socket(socket) else {
+            return;
+        };
+        match std::mem::replace(&mut connection.stage, Stage::Over) {
+            Stage::Over => {}
+            Stage::Handshake => {
+                let reason = error.map_or(HandshakeFailure::Gone, handshake_failure);
+                self.stats.handshake_failed(reason);
+            }
+            Stage::Leaving { worker, .. } => {
+                self.shared.mailboxes[worker].release();
+                self.stats.handshake_failed(HandshakeFailure::Gone);
+                self.mark_dirty(socket);
+            }
+            Stage::Open { place, handler, .. } => {
+                let queued = std::mem::take(&mut connection.queued_bytes);
+                self.connections.open -= 1;
+                let service = &self.stats.services[usize::from(place.service)];
+                service.connected.sub(1);
+                service.write_queue_bytes.sub(queued as u64);
+                if let Some(error) = error {
+                    service.failed(failure(error));
+                    debug!(handler = handler.as_u64(), "a connection ended: {error}");
+                }
+                if !scripts.disconnect(place, handler, effects) {
+                    self.failed(place, Failure::LuaError);
+                }
+                self.apply(place, effects);
+            }
+        }
+    }
+
+    /// Forgets the connection of a socket that is closed or has left.
+    pub(super) fn forget(&mut self, socket: SocketId) -> Option<Box<Connection>> {
+        let connection = self.connections.remove(socket)?;
+        self.timers.disarm(socket);
+        self.stats.sockets.sub(1);
+        Some(connection)
+    }
+}
+
+impl Connection {
+    /// Begins the close handshake, if there was one to open the connection.
+    pub(super) fn close(&mut self, code: CloseCode, reason: &str) {
+        if let Stage::Open { is_closing, .. } = &mut self.stage {
+            *is_closing = true;
+            self.session.close(code, reason);
+        }
+    }
+}
+
+impl<D: Driver> Worker<D> {
+    /// The session is over and its socket is closed.
+    pub(super) fn finished(&mut self, socket: SocketId) {
+        self.desk
+            .depart(socket, None, &mut self.scripts, &mut self.effects);
+        self.desk.forget(socket);
+    }
+
+    /// Accepts no more and tells everybody that the server goes away (1001). Those whose request
+    /// is not answered yet are told 503 where they can be.
+    pub(super) fn stop(&mut self) {
+        if self.phase != Phase::Serving {
+            return;
+        }
+        for listener in self.listeners.drain(..) {
+            self.driver.stop_listening(listener);
+        }
+        let until = self.driver.now() + self.desk.shared.limits.drain_timeout;
+        self.phase = Phase::Draining { until };
+        for socket in self.desk.connections.sockets() {
+            let Some(connection) = self.desk.connections.of_socket(socket) else {
+                continue;
+            };
+            match connection.stage {
+                Stage::Open { .. } => {
+                    connection.close(CloseCode::GOING_AWAY, "the server stops");
+                    self.desk.mark_dirty(socket);
+                }
+                Stage::Handshake => {
+                    connection.stage = Stage::Over;
+                    connection.session.close(CloseCode::GOING_AWAY, "");
+                    self.desk.stats.handshake_failed(HandshakeFailure::Stopping);
+                    self.desk.mark_dirty(socket);
+                }
+                Stage::Leaving { .. } | Stage::Over => {}
+            }
+        }
+    }
+
+    /// Cuts who is still there, and is done.
+    pub(super) fn cut(&mut self) {
+        for socket in self.desk.connections.sockets() {
+            let timeout = SessionError::CloseTimeout;
+            self.desk
+                .depart(socket, Some(&timeout), &mut self.scripts, &mut self.effects);
+            self.driver.abort(socket);
+            self.desk.forget(socket);
+        }
+        self.phase = Phase::Done;
+    }
+}
+
+/// What a failed handshake counts as.
+fn handshake_failure(error: &SessionError) -> HandshakeFailure {
+    match error {
+        SessionError::Request(_) | SessionError::PipelinedTooMuch => HandshakeFailure::BadRequest,
+        SessionError::HandshakeTimeout => HandshakeFailure::Timeout,
+        SessionError::Tls(_) => HandshakeFailure::Tls,
+        SessionError::CloseTimeout
+        | SessionError::Connect(_)
+        | SessionError::EndOfStream
+        | SessionError::PongTimeout
+        | SessionError::Protocol(_)
+        | SessionError::Response(_)
+        | SessionError::Transport(_)
+        | SessionError::WriteStalled => HandshakeFailure::Gone,
+    }
+}
+
+/// What a failed connection counts as.
+fn failure(error: &SessionError) -> Failure {
+    match error {
+        SessionError::Protocol(error) => Failure::of_close_code(error.close_code()),
+        SessionError::CloseTimeout
+        | SessionError::PongTimeout
+        | SessionError::HandshakeTimeout
+        | SessionError::WriteStalled => Failure::Timeout,
+        SessionError::Connect(_)
+        | SessionError::EndOfStream
+        | SessionError::PipelinedTooMuch
+        | SessionError::Request(_)
+        | SessionError::Response(_)
+        | SessionError::Tls(_)
+        | SessionError::Transport(_) => Failure::Lost,
+    }
+}

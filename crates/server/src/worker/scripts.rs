@@ -1,0 +1,148 @@
+//! The service instances that live on one worker.
+
+use moonwire_lua::{Effects, Handler, Instance, Opcode, Outcome, ScriptError, ServiceSource};
+use tracing::error;
+
+use crate::config::Service;
+
+/// The instances of one worker, by service.
+pub(crate) struct Scripts {
+    /// In the order of the configuration; a service may have none here.
+    services: Vec<Local>,
+}
+
+/// One service's instances on this worker.
+struct Local {
+    instances: Vec<Instance>,
+    /// The instance that takes the next connection. Invariant: below `instances.len()` or 0.
+    next: usize,
+}
+
+/// One instance of one service, on the worker that asks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Place {
+    /// Index of the service.
+    pub(crate) service: u16,
+    /// Index of the instance among those on this worker.
+    pub(crate) instance: u16,
+}
+
+impl Scripts {
+    /// Loads and starts the instances that belong to `worker` of `workers`.
+    pub(crate) fn start(
+        services: &[Service],
+        worker: usize,
+        workers: usize,
+    ) -> Result<Self, ScriptError> {
+        let mut effects = Effects::new();
+        let mut started = Vec::with_capacity(services.len());
+        for service in services {
+            let source = source(service);
+            let mut instances = Vec::new();
+            for _ in (0..service.instances).filter(|i| i % workers == worker) {
+                let mut instance = Instance::load(&source)?;
+                // Nobody is connected yet, so there is nobody to send anything to.
+                instance.start(&mut effects)?;
+                instances.push(instance);
+            }
+            started.push(Local { instances, next: 0 });
+        }
+        Ok(Self { services: started })
+    }
+
+    /// The instance that takes the next connection of `service`, in turn; None if none is here.
+    pub(crate) fn choose(&mut self, service: u16) -> Option<Place> {
+        let local = self.services.get_mut(usize::from(service))?;
+        let instance = u16::try_from(local.next).ok()?;
+        if local.instances.is_empty() {
+            return None;
+        }
+        local.next = (local.next + 1) % local.instances.len();
+        Some(Place { service, instance })
+    }
+
+    /// Runs `onMessage`; an error is logged here, with its traceback.
+    pub(crate) fn message(
+        &mut self,
+        place: Place,
+        handler: Handler,
+        opcode: Opcode,
+        payload: &[u8],
+        effects: &mut Effects,
+    ) -> Reaction {
+        let Some(instance) = self.instance(place) else {
+            return Reaction::Failed;
+        };
+        match instance.message(handler, opcode, payload, effects) {
+            Ok(Outcome::Continue) => Reaction::Continue,
+            Ok(Outcome::Stop) => Reaction::Close,
+            Err(failure) => {
+                log(&failure, Some(handler));
+                Reaction::Failed
+            }
+        }
+    }
+
+    /// Runs `onDisconnect`; false if it failed, which is logged here.
+    pub(crate) fn disconnect(
+        &mut self,
+        place: Place,
+        handler: Handler,
+        effects: &mut Effects,
+    ) -> bool {
+        let Some(instance) = self.instance(place) else {
+            return false;
+        };
+        let result = instance.disconnect(handler, effects);
+        if let Err(failure) = &result {
+            log(failure, Some(handler));
+        }
+        result.is_ok()
+    }
+
+    /// Runs every `onShutdown`. Everybody is gone, so what they want sent is forgotten.
+    pub(crate) fn shutdown(&mut self, effects: &mut Effects) {
+        for instance in self
+            .services
+            .iter_mut()
+            .flat_map(|local| &mut local.instances)
+        {
+            if let Err(failure) = instance.shutdown(effects) {
+                log(&failure, None);
+            }
+        }
+    }
+
+    fn instance(&mut self, place: Place) -> Option<&mut Instance> {
+        let local = self.services.get_mut(usize::from(place.service))?;
+        local.instances.get_mut(usize::from(place.instance))
+    }
+}
+
+/// What the service thinks of its connection after a message.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Reaction {
+    /// It goes on.
+    Continue,
+    /// The callback did not return true: this connection ends, the instance stays.
+    Close,
+    /// The callback raised an error.
+    Failed,
+}
+
+/// Where the Lua room finds a service.
+pub(crate) fn source(service: &Service) -> ServiceSource {
+    ServiceSource {
+        name: service.name.clone(),
+        folder: service.folder.clone(),
+        config: service.config.clone(),
+    }
+}
+
+fn log(failure: &ScriptError, handler: Option<Handler>) {
+    let handler = handler.map(Handler::as_u64);
+    match failure.traceback() {
+        "" => error!(handler, "{failure}"),
+        traceback => error!(handler, "{failure}\n{traceback}"),
+    }
+}
