@@ -1,0 +1,184 @@
+//! One sentence for each mistake: what is wrong, where, and what would be right.
+
+use moonwire_server::{Config, Overrides, Server};
+
+use crate::fixture::Folder;
+
+#[test]
+fn unknown_keys_name_the_nearest() {
+    wrong(
+        "[server]\nlisen = '127.0.0.1:1'\n",
+        "moonwire.toml:2: unknown key `lisen`, did you mean `listen`?",
+    );
+    wrong(
+        "\n[limits]\nmessage_bytes = 1\n",
+        "moonwire.toml:3: unknown key `message_bytes`",
+    );
+    wrong(
+        "[servers]\n",
+        "moonwire.toml:1: unknown key `servers`, did you mean `server`?",
+    );
+}
+
+#[test]
+fn wrong_types_name_the_key() {
+    wrong(
+        "[server]\nworkers = 'two'\n",
+        "moonwire.toml:2: `workers` has the wrong type: string \"two\", expected a whole number",
+    );
+    wrong(
+        "[limits]\nidle_timeout_ms = -1\n",
+        "moonwire.toml:2: `idle_timeout_ms` has the wrong",
+    );
+    wrong(
+        "[server]\nlisten = 5083\n",
+        "moonwire.toml:2: `listen` has the wrong type: integer",
+    );
+    wrong(
+        "[services.echo]\ntarget = ['/echo']\n",
+        "moonwire.toml:2: `target` has the wrong type",
+    );
+    wrong(
+        "[server]\nworkers =\n",
+        "moonwire.toml:2: this is not TOML as expected here",
+    );
+}
+
+#[test]
+fn values_are_checked() {
+    wrong(
+        "[server]\nworkers = 0\n",
+        "moonwire.toml:2: workers = 0 must be from 1 to 256",
+    );
+    wrong(
+        "[limits]\nbacklog = 0\n",
+        "moonwire.toml:2: backlog = 0 must be from 1 to 65535",
+    );
+    wrong(
+        "[limits]\nwrite_queue_policy = 'wait'\n",
+        "moonwire.toml:2: write_queue_policy = \"wait\" must be \"close\" or \"drop\"",
+    );
+    wrong(
+        "[limits]\nwrite_queue_bytes_max = 1000\n[services.echo]\ntarget = '/echo'\n",
+        "moonwire.toml:2: write_queue_bytes_max = 1000 is less than one largest message",
+    );
+    wrong(
+        "[server]\nlog_format = 'json'\n[services.echo]\ntarget = '/echo'\n",
+        "moonwire.toml:2: the log format",
+    );
+    wrong(
+        "[tls]\ncert = 'c.pem'\n[services.echo]\ntarget = '/echo'\n",
+        "moonwire.toml:1: [tls] has a `cert` but no `key`",
+    );
+    wrong(
+        "[services.echo]\ntarget = '/echo'\n[tls]\ncert = 'c.pem'\nkey = 'k.pem'\n",
+        "moonwire.toml:4: `cert` names ",
+    );
+    wrong("", "moonwire.toml:1: there is no service");
+}
+
+#[test]
+fn services_are_checked() {
+    wrong(
+        "[services.echo]\ntarget = 'echo'\n",
+        "moonwire.toml:2: the target `echo` must be a path",
+    );
+    wrong(
+        "[services.echo]\ntarget = '/health'\n",
+        "moonwire.toml:2: the target `/health` is answered",
+    );
+    wrong(
+        "[services.echo]\n",
+        "moonwire.toml:1: [services.echo] has no `target`; add target = \"/echo\"",
+    );
+    wrong(
+        "[services.amplify]\ntarget = '/x'\n[services.echo]\ntarget = '/x'\n",
+        "moonwire.toml:4: the target `/x` of `echo` is already that of `amplify`",
+    );
+    wrong(
+        "[services.chat]\ntarget = '/chat'\n",
+        "moonwire.toml:1: the service `chat` has no file ",
+    );
+    wrong(
+        "[services.echo]\ntarget = '/echo'\n[services.echo.extra_headers]\nUpgrade = 'h2c'\n",
+        "moonwire.toml:4: the header `Upgrade` belongs to the handshake",
+    );
+}
+
+#[test]
+fn addresses_are_checked() {
+    let folder = Folder::new(
+        "[server]\nlisten = ['127.0.0.1:1', 'localhost']\n[services.echo]\ntarget = '/echo'\n",
+    );
+    let error = Config::load(&folder.path().join("moonwire.toml"), &Overrides::default());
+    let sentence = error.unwrap_err().to_string();
+    assert!(
+        sentence.contains("moonwire.toml:2: `localhost` is not an address"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn scripts_are_checked_without_serving() {
+    script("local chat = {\nfunction chat.", &["chat.lua:", "chat"]);
+    script(
+        "local chat = {}\nfunction chat.onStart() end\nreturn chat\n",
+        &["chat.lua", "onMessage"],
+    );
+    script("error('no luck today')\n", &["chat.lua:1", "no luck today"]);
+    script("return 7\n", &["chat.lua", "table"]);
+}
+
+#[test]
+fn a_port_in_use_is_refused() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    assert!(
+        start_at(address)
+            .unwrap_err()
+            .contains(&format!("listens on {address}"))
+    );
+    // A server of our own shares its port with nobody either, though its workers do.
+    let first = start_at("127.0.0.1:0".parse().unwrap()).unwrap();
+    let refused = start_at(first.addresses()[0]);
+    assert!(refused.unwrap_err().contains("another program listens"));
+    first.stopper().stop();
+    first.wait().unwrap();
+}
+
+fn start_at(address: std::net::SocketAddr) -> Result<Server, String> {
+    let overrides = Overrides {
+        listen: vec![address.to_string()],
+        workers: Some(2),
+        ..Overrides::default()
+    };
+    Server::start(Config::shipped(&overrides).unwrap()).map_err(|error| error.to_string())
+}
+
+/// The whole error is one line, which has `sentence` behind the folder.
+fn wrong(toml: &str, sentence: &str) {
+    let error = Folder::new(toml)
+        .load()
+        .map(|_| ())
+        .unwrap_err()
+        .to_string();
+    let found = error
+        .find("moonwire.toml")
+        .map_or(&*error, |start| &error[start..]);
+    assert!(
+        found.starts_with(sentence),
+        "\n  found: {found}\nwanted: {sentence}"
+    );
+    assert_eq!(error.lines().count(), 1, "{error}");
+}
+
+fn script(lua: &str, parts: &[&str]) {
+    let folder = Folder::new("[services.chat]\ntarget = '/chat'\n").app("chat", lua);
+    let error = Server::check(&folder.load().unwrap())
+        .unwrap_err()
+        .to_string();
+    for part in parts {
+        assert!(error.contains(part), "{part} is not in: {error}");
+    }
+    assert_eq!(error.lines().count(), 1, "{error}");
+}

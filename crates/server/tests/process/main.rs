@@ -1,0 +1,18 @@
+//! A server as its clients see it: real sockets, hand-made frames.
+//!
+//! - `messages`: echo, amplify, isolation of errors, hand-over, limits
+//! - `requests`: what is not a WebSocket connection
+//! - `ending`: onDisconnect, slow readers, the order to stop
+//! - `configuration`: one sentence for each mistake
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "the helpers of tests fail as the tests do: with a place"
+)]
+
+mod client;
+mod configuration;
+mod ending;
+mod fixture;
+mod messages;
+mod requests;

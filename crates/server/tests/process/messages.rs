@@ -1,0 +1,255 @@
+//! Messages, services and what keeps them apart.
+
+use crate::client::{BINARY, CLOSE, Client, PING, PONG, TEXT, frame};
+use crate::fixture::{Fixture, Folder};
+
+#[test]
+fn text_and_binary_come_back_as_they_were() {
+    let server = Fixture::shipped();
+    let mut client = server.connect("/echo?who=me");
+    assert_eq!(client.ask("grüße").text(), "grüße");
+    for size in [0, 125, 126, 65_535, 65_536, 1 << 20] {
+        let payload: Vec<u8> = (0..size).map(|i| (i % 251) as u8).collect();
+        client.send(BINARY, &payload);
+        let reply = client.receive();
+        assert_eq!((reply.opcode, reply.payload.len()), (BINARY, size));
+        assert_eq!(reply.payload, payload);
+    }
+    client.send(PING, b"there?");
+    let pong = client.receive();
+    assert_eq!((pong.opcode, &*pong.payload), (PONG, &b"there?"[..]));
+    client.close();
+}
+
+#[test]
+fn messages_behind_the_request_are_not_lost() {
+    let server = Fixture::shipped();
+    let mut client = Client::open(server.address);
+    let mut bytes = format!(
+        "GET /echo HTTP/1.1\r\nHost: {}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
+        server.address
+    )
+    .into_bytes();
+    bytes.extend(frame(TEXT, b"early"));
+    client.write(&bytes);
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        answer.push(client.byte());
+    }
+    assert_eq!(client.receive().text(), "early");
+}
+
+#[test]
+fn amplify_answers_as_often_as_it_is_told() {
+    let server = Folder::new(
+        "[services.amplify]\ntarget = '/amplify'\n[services.amplify.config]\nreplies = 3\n",
+    )
+    .start();
+    let mut client = server.connect("/amplify");
+    client.send(
+        TEXT,
+        br#"{"client_id":7,"msg_id":1,"msg":"x","created_at":1}"#,
+    );
+    for _ in 0..3 {
+        let reply: serde_json::Value = serde_json::from_str(client.receive().text()).unwrap();
+        assert_eq!(
+            (&reply["client_id"], &reply["client_ts"]),
+            (&7.into(), &1.into())
+        );
+        // Microseconds since 1970: more than 2020 has, and whole.
+        assert!(
+            reply["server_latency"].as_u64().unwrap() > 1_577_836_800_000_000,
+            "{reply}"
+        );
+    }
+    client.send(TEXT, b"not json");
+    assert_eq!(client.receive().code(), 1007);
+}
+
+#[test]
+fn a_lua_error_ends_its_connection_and_nothing_else() {
+    let server = Folder::new("[server]\nworkers = 1\n[services.moody]\ntarget = '/moody'\n")
+        .app("moody", MOODY)
+        .start();
+    let (mut victim, mut neighbour) = (server.connect("/moody"), server.connect("/moody"));
+    assert_eq!(neighbour.ask("one").text(), "one");
+    victim.send(TEXT, b"before");
+    assert_eq!(victim.receive().text(), "before");
+    // Both in one read: the second is not delivered any more.
+    victim.write(&[frame(TEXT, b"error"), frame(TEXT, b"after")].concat());
+    assert_eq!(victim.receive().code(), 1011);
+    victim.send(CLOSE, &1011u16.to_be_bytes());
+    assert!(victim.is_ended());
+    assert_eq!(neighbour.ask("two").text(), "two");
+    neighbour.send(TEXT, b"false");
+    assert_eq!(neighbour.receive().code(), 1000);
+    assert_eq!(server.connect("/moody").ask("three").text(), "three");
+    assert_eq!(
+        server.metric("moonwire_failures_total", "kind=\"lua_error\""),
+        1
+    );
+    assert_eq!(server.metric("moonwire_messages_in_total", "moody"), 6);
+}
+
+#[test]
+fn a_broken_frame_ends_its_connection_and_nothing_else() {
+    let server = Fixture::shipped();
+    let mut good = server.connect("/echo");
+    let mut unmasked = server.connect("/echo");
+    unmasked.write(&[0x81, 1, b'x']);
+    assert_eq!(unmasked.receive().code(), 1002);
+    let mut latin1 = server.connect("/echo");
+    latin1.send(TEXT, b"gr\xfc\xdfe");
+    assert_eq!(latin1.receive().code(), 1007);
+    assert_eq!(good.ask("still here").text(), "still here");
+    assert_eq!(
+        server.metric("moonwire_failures_total", "kind=\"protocol_1002\""),
+        1
+    );
+    assert_eq!(
+        server.metric("moonwire_failures_total", "kind=\"protocol_1007\""),
+        1
+    );
+}
+
+#[test]
+fn a_service_has_a_limit_of_its_own() {
+    let server = Folder::new(
+        "[services.echo]\ntarget = '/echo'\n[services.small]\ntarget = '/small'\n\
+         folder = 'apps/small'\nmessage_bytes_max = 100\n",
+    )
+    .app("small", MOODY)
+    .start();
+    let mut small = server.connect("/small");
+    small.send(BINARY, &[0; 100]);
+    assert_eq!(small.receive().payload.len(), 100);
+    small.send(BINARY, &[0; 101]);
+    assert_eq!(small.receive().code(), 1009);
+    let mut large = server.connect("/echo");
+    large.send(BINARY, &[0; 101]);
+    assert_eq!(large.receive().payload.len(), 101);
+}
+
+/// One instance on two workers: whichever worker accepts a connection, the one instance counts it.
+#[test]
+fn a_connection_goes_to_the_worker_that_owns_the_instance() {
+    let server = Folder::new(
+        "[server]\nworkers = 2\n[services.counter]\ntarget = '/counter'\ninstances = 1\n",
+    )
+    .app("counter", COUNTER)
+    .start();
+    // The kernel spreads connections over two listeners by a hash: that none of 40 takes the
+    // other worker happens once in 2^40 runs.
+    let mut clients: Vec<_> = (0..40).map(|_| server.connect("/counter")).collect();
+    let mut handlers = Vec::new();
+    for (before, client) in clients.iter_mut().enumerate() {
+        let reply = client.ask("count");
+        let (count, handler) = reply.text().split_once(' ').unwrap();
+        assert_eq!(count.parse(), Ok(before + 1));
+        handlers.push(handler.parse::<f64>().unwrap());
+    }
+    assert!(handlers.iter().all(|handler| *handler < 1e14));
+    handlers.sort_by(f64::total_cmp);
+    handlers.dedup();
+    assert_eq!(handlers.len(), 40, "handlers are unique");
+    let handed_over = server.metric("moonwire_handed_over_total", "worker");
+    assert!((1..40).contains(&handed_over), "{handed_over}");
+    assert_eq!(server.metric("moonwire_connected", "worker=\"0\""), 40);
+    assert_eq!(server.metric("moonwire_connected", "worker=\"1\""), 0);
+    clients.into_iter().for_each(Client::close);
+    server.await_metric("moonwire_connected", "counter", 0);
+}
+
+#[test]
+fn a_subprotocol_is_chosen_only_if_it_is_offered() {
+    let server = Folder::new(
+        "[services.echo]\ntarget = '/echo'\nsubprotocol = 'chat.v2'\n\
+         [services.echo.extra_headers]\nX-Served-By = 'moonwire'\n",
+    )
+    .start();
+    let (_, head) = Client::upgrade(
+        server.address,
+        "/echo",
+        "Sec-WebSocket-Protocol: chat.v1, chat.v2\r\n",
+    )
+    .map_err(|response| response.head)
+    .unwrap();
+    assert!(
+        head.contains("chat.v2") && !head.contains("chat.v1"),
+        "{head}"
+    );
+    assert!(head.contains("X-Served-By: moonwire\r\n"), "{head}");
+    let (_, head) = Client::upgrade(server.address, "/echo", "")
+        .map_err(|r| r.head)
+        .unwrap();
+    assert!(!head.contains("chat.v2"), "{head}");
+}
+
+#[test]
+fn instances_share_no_clients() {
+    let server = Folder::new(
+        "[server]\nworkers = 1\n[services.relay]\ntarget = '/relay'\n\
+                              instances = 2\n",
+    )
+    .app("relay", RELAY)
+    .start();
+    let mut clients = [
+        server.connect("/relay"),
+        server.connect("/relay"),
+        server.connect("/relay"),
+    ];
+    let names = clients
+        .each_mut()
+        .map(|client| client.ask("who").text().to_owned());
+    // Rotation: the first and the third share an instance, the second has the other.
+    let [first, second, third] = &mut clients;
+    first.send(TEXT, names[2].as_bytes());
+    assert_eq!(third.receive().text(), "hello");
+    first.send(TEXT, names[1].as_bytes());
+    assert_eq!(first.ask("who").text(), names[0]);
+    assert_eq!(
+        second.ask("who").text(),
+        names[1],
+        "nothing came from the other instance"
+    );
+}
+
+const MOODY: &str = "
+local moody = {}
+function moody.onStart() end
+function moody.onShutdown() end
+function moody.onDisconnect(handler) end
+function moody.onMessage(handler, opcode, message)
+  if message == 'error' then error('as you wish') end
+  if message == 'false' then return false end
+  return ws:send(handler, opcode, message)
+end
+return moody
+";
+
+const COUNTER: &str = "
+local counter = {}
+local count = 0
+function counter.onStart() end
+function counter.onShutdown() end
+function counter.onDisconnect(handler) end
+function counter.onMessage(handler, opcode, message)
+  count = count + 1
+  return ws:send(handler, opcode, count .. ' ' .. tostring(handler))
+end
+return counter
+";
+
+const RELAY: &str = "
+local relay = {}
+function relay.onStart() end
+function relay.onShutdown() end
+function relay.onDisconnect(handler) end
+function relay.onMessage(handler, opcode, message)
+  if message == 'who' then return ws:send(handler, opcode, tostring(handler)) end
+  ws:send(tonumber(message), opcode, 'hello')
+  return true
+end
+return relay
+";
