@@ -1,0 +1,147 @@
+//! `moonwire serve`: the application server, from its configuration to its last counter.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::thread;
+
+use anyhow::{Context, Result, anyhow};
+use moonwire_server::{Config, LogFormat, Overrides, Server, Stopper};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::low_level::pipe;
+use tracing_subscriber::EnvFilter;
+
+use crate::exit::Exit;
+use crate::output;
+
+/// Run the application server.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The configuration; without it the shipped echo and amplify are served on 127.0.0.1:5083
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Load everything, the Lua code included, say OK and exit
+    #[arg(long)]
+    check: bool,
+    /// Listen here instead (repeatable; port 0 lets the system choose)
+    #[arg(long, value_name = "ADDR")]
+    listen: Vec<String>,
+    /// Speak TLS with a certificate made now, which no client can verify: for development
+    #[arg(long)]
+    dev_tls: bool,
+    /// Serve the app in DIR (its file is DIR/NAME.lua) at /NAME as well (repeatable)
+    #[arg(long, value_name = "NAME=DIR", value_parser = app)]
+    app: Vec<(String, PathBuf)>,
+    /// Threads, each with its own listener and service instances [default: one per core]
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// What to log, such as `debug` or `moonwire_server=debug,warn`; RUST_LOG wins
+    #[arg(long, value_name = "FILTER")]
+    log: Option<String>,
+    /// How log lines look: text or compact
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
+}
+
+/// Serves until SIGTERM or SIGINT.
+pub(crate) fn run(args: Args) -> Result<Exit> {
+    let Args { config, check, listen, dev_tls, app, workers, log, log_format } = args;
+    let overrides = Overrides { listen, workers, apps: app, dev_tls };
+    let mut config = match &config {
+        Some(file) => Config::load(file, &overrides)?,
+        None => Config::shipped(&overrides)?,
+    };
+    config.log = log.unwrap_or(config.log);
+    config.log_format = log_format.unwrap_or(config.log_format);
+    if check {
+        Server::check(&config)?;
+        output::answer(&format!("OK: {}", names(&config)));
+        return Ok(Exit::Success);
+    }
+    log_to_stderr(&config)?;
+    let server = Server::start(config)?;
+    stop_on_signal(server.stopper())?;
+    announce(&server);
+    output::remark(&server.wait()?);
+    Ok(Exit::Success)
+}
+
+/// One line for each address, which scripts wait for, then the services.
+fn announce(server: &Server) {
+    let scheme = if server.is_tls() { "wss" } else { "ws" };
+    let workers = server.workers();
+    for address in server.addresses() {
+        output::answer(&format!("listening on {scheme}://{address} (workers {workers})"));
+    }
+    for (name, target, instances) in server.services() {
+        output::answer(&format!("service {name} on {target} (instances {instances})"));
+    }
+    // Whoever waits for these lines reads a pipe, which is not flushed by itself.
+    let _ = std::io::stdout().flush();
+}
+
+fn names(config: &Config) -> String {
+    let services = config.services.iter();
+    services.map(|service| format!("{} on {}", service.name, service.target)).collect::<Vec<_>>().join(", ")
+}
+
+fn log_to_stderr(config: &Config) -> Result<()> {
+    let filter = match std::env::var("RUST_LOG") {
+        Ok(filter) if !filter.is_empty() => filter,
+        Ok(_) | Err(_) => config.log.clone(),
+    };
+    let filter = EnvFilter::try_new(&filter)
+        .with_context(|| format!("`{filter}` is not a log filter such as info or debug"))?;
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let started = match config.log_format {
+        LogFormat::Text => lines.try_init(),
+        LogFormat::Compact => lines.compact().without_time().with_target(false).try_init(),
+    };
+    started.map_err(|error| anyhow!("cannot log: {error}"))
+}
+
+/// The first signal stops the server in good order, a second one ends the process at once. The
+/// handler only writes a byte; everything else is done by a thread of our own.
+fn stop_on_signal(stopper: Stopper) -> Result<()> {
+    let (mut signals, write) = UnixStream::pair().context("cannot listen for signals")?;
+    for signal in [SIGTERM, SIGINT] {
+        let write = write.try_clone().context("cannot listen for signals")?;
+        pipe::register(signal, write).context("cannot listen for signals")?;
+    }
+    let watch = move || {
+        let mut byte = [0];
+        for second in [false, true] {
+            if signals.read_exact(&mut byte).is_err() {
+                return;
+            }
+            if second {
+                std::process::exit(EXIT_BY_SECOND_SIGNAL);
+            }
+            stopper.stop();
+        }
+    };
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(watch)
+        .context("cannot listen for signals")?;
+    Ok(())
+}
+
+fn app(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, folder)) if !name.is_empty() && !folder.is_empty() => {
+            Ok((name.to_owned(), folder.into()))
+        }
+        Some(_) | None => Err("write NAME=DIR, such as chat=apps/chat".to_owned()),
+    }
+}
+
+/// 128 + SIGINT, as a shell reports a process that a signal ended.
+const EXIT_BY_SECOND_SIGNAL: i32 = 130;
+
+const EXAMPLES: &str = "Examples:
+  moonwire serve                                  echo on /echo and amplify on /amplify, port 5083
+  moonwire serve --config moonwire.toml --check   say what is wrong with a configuration
+  moonwire serve --app chat=apps/chat             one more service, on /chat
+  moonwire serve --listen 0.0.0.0:443 --dev-tls   wss:// for a first try";
