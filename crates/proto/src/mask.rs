@@ -1,18 +1,28 @@
 //! Masking of payloads (RFC 6455, 5.3): the same operation masks and unmasks.
 
 /// Applies `mask` to `payload` in place, beginning with the mask's first byte.
+#[inline]
 pub(crate) fn apply(mask: [u8; 4], payload: &mut [u8]) {
-    let [a, b, c, d] = mask;
-    let twice = [a, b, c, d, a, b, c, d];
-    let wide = u64::from_ne_bytes(twice);
-    // Whole words: the compiler makes vector instructions of this loop.
-    let (words, rest) = payload.as_chunks_mut::<8>();
+    // The mask twice, in the order of memory.
+    let wide = u64::from(u32::from_ne_bytes(mask)) * 0x1_0000_0001;
+    // Blocks of a known size become vector instructions without a look at the length.
+    let (blocks, rest) = payload.as_chunks_mut::<BLOCK_BYTES>();
+    for block in blocks {
+        apply_words(wide, block);
+    }
+    for (byte, key) in apply_words(wide, rest).iter_mut().zip(wide.to_ne_bytes()) {
+        *byte ^= key;
+    }
+}
+
+/// Applies the mask to whole words; returns the bytes after them.
+#[inline(always)]
+fn apply_words(wide: u64, bytes: &mut [u8]) -> &mut [u8] {
+    let (words, rest) = bytes.as_chunks_mut::<8>();
     for word in words {
         *word = (u64::from_ne_bytes(*word) ^ wide).to_ne_bytes();
     }
-    for (byte, key) in rest.iter_mut().zip(twice) {
-        *byte ^= key;
-    }
+    rest
 }
 
 /// The mask for the bytes that follow the first `bytes` of a payload.
@@ -21,6 +31,8 @@ pub(crate) fn after(mask: [u8; 4], bytes: usize) -> [u8; 4] {
     rotated.rotate_left(bytes % mask.len());
     rotated
 }
+
+const BLOCK_BYTES: usize = 32;
 
 #[cfg(test)]
 mod tests {
