@@ -41,15 +41,29 @@
     ...more,
   });
 
-  // A logarithmic axis labels its decades, and 2 and 5 where there is room.
-  const decades = (u, splits, axisIndex) => {
-    const scale = u.scales[u.axes[axisIndex].scale];
-    const span = Math.log10(scale.max / scale.min);
-    const kept = span < 0.7 ? [1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9] : span < 3.1 ? [1, 2, 5] : [1];
-    return splits.map((split) => {
-      const digit = split / 10 ** Math.floor(Math.log10(split) + 1e-9);
-      return kept.some((k) => Math.abs(digit - k) < 1e-6) ? split : null;
-    });
+  // uPlot starts the ticks of a logarithmic axis at its lower end; round numbers read better.
+  // 1 to 9 of every decade have a line, 1 has a label, and 2 and 5 where there is room.
+  const logarithmic = {
+    splits: (u, index, low, high) => {
+      const splits = [];
+      for (let decade = 10 ** Math.floor(Math.log10(low)); decade <= high; decade *= 10)
+        for (let digit = 1; digit < 10; digit++)
+          if (digit * decade >= low && digit * decade <= high) splits.push(digit * decade);
+      return splits;
+    },
+    filter: (u, splits, index) => {
+      const scale = u.scales[u.axes[index].scale];
+      const span = Math.log10(scale.max / scale.min);
+      const labelled = span < 0.4 ? [1, 2, 3, 4, 5, 6, 7, 8, 9] : span < 0.9 ? [1, 2, 3, 5] : span < 3.1 ? [1, 2, 5] : [1];
+      return splits.map((split) => {
+        const digit = Math.round(split / 10 ** Math.floor(Math.log10(split * 1.0001)));
+        return labelled.includes(digit) ? split : null;
+      });
+    },
+  };
+  const percentileTicks = {
+    splits: (u, index, low, high) => [1, 2, 4, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9].filter((x) => x >= low && x <= high),
+    filter: (u, splits) => splits,
   };
 
   function draw(place, options, points) {
@@ -75,10 +89,13 @@
   function box(root, title) {
     const place = document.createElement("div");
     place.className = "plot";
-    const head = document.createElement("h4");
-    head.textContent = title;
     const inside = document.createElement("div");
-    place.append(head, inside);
+    if (title) {
+      const head = document.createElement("h4");
+      head.textContent = title;
+      place.append(head);
+    }
+    place.append(inside);
     root.append(place);
     return inside;
   }
@@ -87,10 +104,9 @@
     ({ label, stroke, width: 1.8, points: { show: false }, value: (_, v) => value(v), ...more });
 
   const yRange = (range) => {
-    const logarithmic = range[0] > 0 && range[1] / range[0] > 12;
-    return logarithmic
-      ? { scale: { distr: 3, log: 10, range: [range[0] * 0.9, range[1] * 1.12] }, filter: decades }
-      : { scale: { range: [0, range[1] * 1.08] }, filter: undefined };
+    return range[0] > 0 && range[1] / range[0] > 12
+      ? { scale: { distr: 3, log: 10, range: [range[0] * 0.9, range[1] * 1.12] }, ticks: logarithmic }
+      : { scale: { range: [0, range[1] * 1.08] }, ticks: {} };
   };
 
   function latencyOverTime(root, cells, pick, sync) {
@@ -103,7 +119,7 @@
       draw(box(root, cell.label), { uplot: {
         cursor: { sync: { key: sync } },
         scales: { x: { time: false, range: [0, end] }, y: y.scale },
-        axes: [axis(second), axis(latency, { size: 66, filter: y.filter })],
+        axes: [axis(second), axis(latency, { size: 66, ...y.ticks })],
         series: [line("time", null, second),
           ...series.map((name) => line(name, colors[name], latency, { width: name === "max" ? 1 : 2 }))],
       } }, [cell.seconds, ...series.map((name) => cell[pick].over_time[name])]);
@@ -121,9 +137,9 @@
       const found = new Map(cell[pick].curve.x.map((at, index) => [at, cell[pick].curve.us[index]]));
       return x.map((at) => (found.has(at) ? found.get(at) : undefined));
     });
-    draw(box(root, ""), { height: 360, uplot: {
+    draw(box(root, null), { height: 360, uplot: {
       scales: { x: { time: false, distr: 3, log: 10, range: [1, longest[longest.length - 1]] }, y: y.scale },
-      axes: [axis(percentile), axis(latency, { size: 66, filter: y.filter })],
+      axes: [axis(percentile, percentileTicks), axis(latency, { size: 66, ...y.ticks })],
       series: [line("percentile", null, (v) => (v == null ? "–" : percentile(v))),
         ...shown.map((cell) => line(cell.label, cell.color, latency, { width: 2.2, spanGaps: true }))],
     } }, [x, ...columns]);
@@ -135,7 +151,7 @@
       draw(box(root, cell.label), { height: 220, uplot: {
         scales: { x: { time: false, distr: 3, log: 10, range },
           y: { range: (_, low, high) => [0, (high || 1) * 1.08] } },
-        axes: [axis(latency, { filter: decades, space: 30 }), axis(percent, { size: 58 })],
+        axes: [axis(latency, logarithmic), axis(percent, { size: 58 })],
         series: [line("from", null, latency),
           line("share of messages", "#0072b2", percent, { fill: "#0072b288", width: 1, paths: uPlot.paths.stepped({ align: 1 }) })],
       } }, [edges, [...share, share[share.length - 1]]]);

@@ -140,7 +140,7 @@ impl Axis {
 
     fn text(&self, value: f64) -> String {
         match self.unit {
-            Unit::Latency => plain_zeros(&format::latency(value)),
+            Unit::Latency => format::round_number(&format::latency(value)),
             Unit::Seconds => format!("{} s", shortest(value)),
             Unit::Percent => format!("{} %", shortest(value)),
             Unit::Percentile => percentile_text(value),
@@ -161,17 +161,6 @@ fn percentile_text(value: f64) -> String {
                 more => format!("p99.{}", "9".repeat(more - 2)),
             }
         }
-    }
-}
-
-/// `20.0 ms` as `20 ms`: a tick is a round number.
-fn plain_zeros(text: &str) -> String {
-    match text.split_once(' ') {
-        Some((number, unit)) if number.contains('.') => {
-            let number = number.trim_end_matches('0').trim_end_matches('.');
-            format!("{number} {unit}")
-        }
-        _ => text.to_owned(),
     }
 }
 

@@ -21,6 +21,17 @@ pub(crate) fn latency_or_dash(us: Option<f64>) -> String {
     us.map_or_else(dash, latency)
 }
 
+/// A duration or a size that was asked for: a round number, so zeros after its point go.
+pub(crate) fn round_number(text: &str) -> String {
+    match text.split_once(' ') {
+        Some((number, unit)) if number.contains('.') => {
+            let number = number.trim_end_matches('0').trim_end_matches('.');
+            format!("{number} {unit}")
+        }
+        _ => text.to_owned(),
+    }
+}
+
 /// Microseconds as a bare number of milliseconds, for tables whose caption names the unit.
 pub(crate) fn milliseconds_or_dash(us: Option<f64>) -> String {
     us.map_or_else(dash, |us| {

@@ -49,25 +49,21 @@ pub(crate) fn clients(cell: &Cell) -> String {
 
 /// The parameters other than the client count as a phrase.
 pub(crate) fn described(parameters: &Parameters) -> String {
+    let duration = |ms: f64| format::round_number(&format::latency(ms * 1e3));
     let mut parts = Vec::new();
-    let mut plural = |count: u64, noun: &str, ending: &str| {
-        let ending = if count == 1 { "" } else { ending };
-        parts.push(format!("{} {noun}{ending}", format::count(count)));
-    };
-    if let Some(batches) = parameters.batches {
-        plural(batches, "batch", "es");
-    }
-    if let Some(batch) = parameters.batch {
-        plural(batch, "message", "s a batch");
-        let last = parts.pop().unwrap_or_default();
-        parts.push(if batch == 1 {
-            "batches of 1 message".to_owned()
-        } else {
-            last
-        });
+    let mut sending = String::new();
+    if let (Some(batches), Some(batch)) = (parameters.batches, parameters.batch) {
+        let (batches, batch) = (
+            plural(batches, "batch", "es"),
+            plural(batch, "message", "s"),
+        );
+        sending = format!("{batches} of {batch}");
     }
     if let Some(wait_ms) = parameters.wait_ms {
-        parts.push(format!("every {}", format::latency(wait_ms * 1e3)));
+        sending = format!("{sending} every {}", duration(wait_ms));
+    }
+    if !sending.is_empty() {
+        parts.push(sending.trim_start().to_owned());
     }
     if let Some(rate) = parameters.rate_per_s {
         parts.push(format!("{} messages/s in total", format::rate(rate)));
@@ -77,27 +73,68 @@ pub(crate) fn described(parameters: &Parameters) -> String {
     }
     parts.push(format!(
         "{} payload",
-        format::bytes(parameters.message_bytes as f64)
+        format::round_number(&format::bytes(parameters.message_bytes as f64))
     ));
-    parts.push(match parameters.replies {
-        1 => "1 reply a message".to_owned(),
-        replies => format!("{replies} replies a message"),
-    });
+    parts.push(format!(
+        "{} a message",
+        plural(parameters.replies, "reply", "replies")
+    ));
     match parameters.link_delay_ms {
         Some(delay_ms) if delay_ms > 0.0 => {
-            parts.push(format!(
-                "{} link delay per direction",
-                format::latency(delay_ms * 1e3)
-            ));
+            parts.push(format!("{} link delay per direction", duration(delay_ms)));
         }
         Some(_) | None => {}
     }
     parts.join(", ")
 }
 
+/// `1 batch`, `20 batches`; the ending is what the plural adds, or all of an irregular plural.
+fn plural(count: u64, noun: &str, ending: &str) -> String {
+    let noun = match (count, ending.len() < noun.len()) {
+        (1, _) => noun.to_owned(),
+        (_, true) => format!("{noun}{ending}"),
+        (_, false) => ending.to_owned(),
+    };
+    format!("{} {noun}", format::count(count))
+}
+
 fn common(cell: &Cell) -> Parameters {
     Parameters {
         clients: 0,
         ..cell.parameters.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn cells_group_by_everything_but_their_clients() {
+        let mut run = sample::bench(5, 500);
+        let crate::run::Content::Bench(cells) = &mut run.content else {
+            panic!("a bench")
+        };
+        cells.reverse();
+        cells[1].parameters.batch = Some(2);
+        let groups = Group::all(&run);
+        let counts = |group: &Group<'_>| -> Vec<u64> {
+            group
+                .cells
+                .iter()
+                .map(|cell| cell.parameters.clients)
+                .collect()
+        };
+        assert_eq!(
+            groups.iter().map(counts).collect::<Vec<_>>(),
+            [vec![1000, 3000, 10_000], vec![5000]]
+        );
+        assert_eq!(groups[1].key(), "b2_n5_w1000_s1024_r4_l20ms");
+        assert_eq!(
+            groups[1].title(),
+            "5 batches of 2 messages every 1 s, 1 KiB payload, 4 replies a message, \
+             20 ms link delay per direction"
+        );
     }
 }

@@ -253,3 +253,89 @@ struct Encoded {
 /// Three digits: every quantile is within 0.1 % of the value recorded.
 const SIGNIFICANT_DIGITS: u8 = 3;
 const ENCODING: &str = "hdr-v2-deflate";
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(values: &[u64]) -> Histogram {
+        let mut histogram = Histogram::new();
+        values.iter().for_each(|&value| histogram.record(value));
+        histogram
+    }
+
+    /// Values of every magnitude, not only of the largest.
+    fn latencies() -> impl Strategy<Value = Vec<u64>> {
+        let value = (0u32..44, any::<u64>()).prop_map(|(bits, value)| value % (1u64 << bits));
+        prop::collection::vec(value, 0..60)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn merging_is_recording_both(a in latencies(), b in latencies()) {
+            let mut merged = of(&a);
+            merged.merge(&of(&b));
+            let both = of(&[a, b].concat());
+            prop_assert_eq!(&merged, &both);
+            prop_assert_eq!(merged.mean_ns(), both.mean_ns());
+        }
+
+        #[test]
+        fn a_histogram_survives_its_json(values in latencies()) {
+            let histogram = of(&values);
+            let json = serde_json::to_string(&histogram).unwrap();
+            let read: Histogram = serde_json::from_str(&json).unwrap();
+            prop_assert_eq!(&read, &histogram);
+            let means = (read.mean_ns().unwrap_or(0.0), histogram.mean_ns().unwrap_or(0.0));
+            prop_assert!((means.0 - means.1).abs() <= means.1 * 1e-9 + 1.0, "{means:?}");
+        }
+
+        #[test]
+        fn quantiles_are_within_a_thousandth(values in latencies(), share in 0.0f64..1.0) {
+            prop_assume!(!values.is_empty());
+            let mut sorted = values.clone();
+            sorted.sort_unstable();
+            let rank = (share * sorted.len() as f64).ceil().max(1.0) as usize;
+            let exact = sorted[rank - 1] as f64;
+            let found = of(&values).quantile_ns(share).unwrap() as f64;
+            prop_assert!((found - exact).abs() <= exact * 0.001 + 1.0, "{found} for {exact}");
+        }
+    }
+
+    #[test]
+    fn an_empty_histogram_has_no_figures() {
+        let empty = Histogram::new();
+        assert_eq!(
+            (empty.min_ns(), empty.quantile_ns(0.5), empty.mean_ns()),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn a_value_beyond_the_range_keeps_its_exact_maximum() {
+        let histogram = of(&[Histogram::VALUE_NS_MAX * 3]);
+        assert_eq!(histogram.count(), 1);
+        assert_eq!(histogram.max_ns(), Some(Histogram::VALUE_NS_MAX * 3));
+    }
+
+    #[test]
+    fn the_tail_is_what_lies_above_the_quantile() {
+        let values: Vec<u64> = (1..=1000).map(|value| value * 1_000_000).collect();
+        let tail: u64 = of(&values)
+            .buckets_above(0.99)
+            .map(|bucket| bucket.count)
+            .sum();
+        assert!((9..=10).contains(&tail), "{tail}");
+    }
+
+    #[test]
+    fn a_cleared_histogram_starts_over() {
+        let mut histogram = of(&[5, 6]);
+        histogram.clear();
+        assert_eq!(histogram, Histogram::new());
+    }
+}

@@ -94,7 +94,7 @@ fn facts(run: &Run) -> String {
     let server = run.cells().iter().find_map(|cell| cell.server.as_ref());
     parts.extend(server.map(|server| server.name.clone()));
     let link = run.cells().iter().find_map(|cell| cell.link.as_ref());
-    parts.extend(link.map(|link| format!("link: {}", sentences::link(link))));
+    parts.extend(link.map(|link| format!("link: {}", sentences::link_kind(link))));
     parts.retain(|part| !part.is_empty());
     parts.join(" · ")
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::cell::Cell;
 use crate::environment::Environment;
+use crate::groups::{Group, clients};
 use crate::verdict::Verdict;
 
 /// A run: one load run, or a bench with a cell per combination of parameters.
@@ -127,16 +128,20 @@ impl Run {
     pub fn verdict_reasons(&self) -> Vec<String> {
         match &self.content {
             Content::Load(cell) => cell.assessment.reasons().to_vec(),
-            Content::Bench(cells) => cells
-                .iter()
-                .flat_map(|cell| {
-                    let key = cell.parameters.key();
-                    cell.assessment
-                        .reasons()
-                        .iter()
-                        .map(move |reason| format!("{key}: {reason}"))
-                })
-                .collect(),
+            Content::Bench(cells) => {
+                // The client count names a cell in most sweeps; where it does not, all of it does.
+                let one_group = Group::all(self).len() == 1;
+                let reasons = |cell: &Cell| -> Vec<String> {
+                    let name = if one_group {
+                        clients(cell)
+                    } else {
+                        cell.parameters.key()
+                    };
+                    let reasons = cell.assessment.reasons().iter();
+                    reasons.map(|reason| format!("{name}: {reason}")).collect()
+                };
+                cells.iter().flat_map(reasons).collect()
+            }
         }
     }
 

@@ -8,13 +8,7 @@ use crate::statistics::{Slope, slope};
 
 /// The link in one line.
 pub(crate) fn link(link: &Link) -> String {
-    let mut parts = vec![match link.kind.as_str() {
-        "" | "none" => "no added delay".to_owned(),
-        kind => format!(
-            "{kind}, {} per direction",
-            format::latency(link.delay_ms * 1e3)
-        ),
-    }];
+    let mut parts = vec![link_kind(link)];
     if link.jitter_ms > 0.0 {
         parts.push(format!("jitter {}", format::latency(link.jitter_ms * 1e3)));
     }
@@ -45,6 +39,17 @@ pub(crate) fn link(link: &Link) -> String {
         parts.push(link.note.clone());
     }
     parts.join("; ")
+}
+
+/// The kind of link and its delay.
+pub(crate) fn link_kind(link: &Link) -> String {
+    match link.kind.as_str() {
+        "" | "none" => "no added delay".to_owned(),
+        kind => {
+            let delay = format::round_number(&format::latency(link.delay_ms * 1e3));
+            format!("{kind}, {delay} per direction")
+        }
+    }
 }
 
 /// The server in one line.
