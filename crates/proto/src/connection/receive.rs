@@ -24,7 +24,9 @@ impl Connection {
     /// [`Self::send_owed_pong`], the ones before it are not answered (RFC 6455, 5.5.3).
     pub fn receive<'a>(&'a mut self, input: &'a mut [u8], out: &mut Vec<u8>) -> Step<'a> {
         self.forget_delivered();
-        self.send_owed_pong(out);
+        if out.len() < PONG_OUT_BYTES_MAX {
+            self.send_owed_pong(out);
+        }
         if let Some((opcode, payload)) = self.whole_message(input) {
             let taken = payload.end;
             let payload = input.get(payload).unwrap_or_default();
@@ -69,14 +71,11 @@ impl Connection {
         }
     }
 
-    /// Appends the pong that was put off because `out` was full; to be called when `out` was
-    /// drained. [`Self::receive`] does it as well.
+    /// Appends the pong that was put off, whatever `out` holds: to be called when `out` is about to
+    /// be sent, or was. At most one is owed, so it is at most one per send.
     pub fn send_owed_pong(&mut self, out: &mut Vec<u8>) {
-        if self.pong_owed.is_some()
-            && out.len() < PONG_OUT_BYTES_MAX
-            && let Some(payload) = self.pong_owed.take()
-        {
-            self.answer_ping(&payload, out);
+        if let Some(payload) = self.pong_owed.take() {
+            self.send_control(ControlKind::Pong, &payload, out);
         }
     }
 
@@ -427,5 +426,5 @@ fn control_event(kind: ControlKind, payload: &[u8]) -> Event<'_> {
 }
 
 /// While the caller's buffer holds this much, the peer does not read: pongs are put off, so that a
-/// flood of pings cannot grow the buffer beyond this by more than one pong.
+/// flood of pings cannot grow the buffer beyond this by more than a pong for each time it is sent.
 pub const PONG_OUT_BYTES_MAX: usize = 64 * 1024;
