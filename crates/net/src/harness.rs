@@ -21,6 +21,16 @@ pub(crate) enum Answer {
     Refuse,
 }
 
+impl Answer {
+    fn give(self, session: &mut Session) {
+        match self {
+            Self::Accept => session.accept(None, &[]).unwrap(),
+            Self::Later => {}
+            Self::Refuse => session.refuse(&refusal(404, &[], b"no such service").unwrap()),
+        }
+    }
+}
+
 /// An event without borrows.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Happened {
@@ -120,9 +130,11 @@ impl<D: Driver> Loop<D> {
     pub(crate) fn messages(&self, socket: SocketId) -> Vec<Vec<u8>> {
         let story = self.story(socket).into_iter();
         story
-            .filter_map(|happened| match happened {
-                Happened::Message(_, payload) => Some(payload),
-                _ => None,
+            .filter_map(|happened| {
+                let Happened::Message(_, payload) = happened else {
+                    return None;
+                };
+                Some(payload)
             })
             .collect()
     }
@@ -215,18 +227,14 @@ impl<D: Driver> Loop<D> {
             Err(error) => happened.push(Happened::Failed(error.to_string())),
             Ok(mut input) => {
                 while let Some(event) = session.poll(&mut input, now).map(owned) {
-                    match &event {
-                        Happened::Request(_) if self.answer == Answer::Accept => {
-                            session.accept(None, &[]).unwrap();
-                        }
-                        Happened::Request(_) if self.answer == Answer::Refuse => {
-                            session.refuse(&refusal(404, &[], b"no such service").unwrap());
-                        }
-                        Happened::Message(opcode, payload) if is_echo => {
-                            // An end that is closing cannot echo; its story tells.
-                            let _ = session.send(*opcode, payload);
-                        }
-                        _ => {}
+                    if let Happened::Request(_) = &event {
+                        self.answer.give(session);
+                    }
+                    if let Happened::Message(opcode, payload) = &event
+                        && is_echo
+                    {
+                        // An end that is closing cannot echo; its story tells.
+                        let _ = session.send(*opcode, payload);
                     }
                     happened.push(event);
                 }

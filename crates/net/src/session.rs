@@ -62,8 +62,8 @@ pub struct Session {
     stage: Stage,
     /// Framed bytes that were not handed to the driver yet. Holds no memory while empty.
     outbox: Vec<u8>,
-    /// Received plaintext that waits for the answer to the request; None while there is none.
-    kept: Option<Box<Vec<u8>>>,
+    /// Received plaintext that waits for the answer to the request, or for the next owner.
+    kept: Vec<u8>,
     /// Bytes that the driver has in flight; 0: none.
     in_flight_bytes: usize,
     /// When the handshake began; after it, when the peer was last heard or the latest ping sent.
@@ -168,7 +168,7 @@ impl Session {
             is_client: matches!(handshake, Handshake::Client(_)),
             stage: Stage::Handshake(Box::new(handshake)),
             outbox: Vec::new(),
-            kept: None,
+            kept: Vec::new(),
             in_flight_bytes: 0,
             heard: now,
             close_by: Time::MAX,
@@ -209,7 +209,7 @@ impl Session {
         if self.phase == Phase::Active {
             self.reserve_outbox();
             self.outbox.extend_from_slice(response);
-            self.kept = None;
+            self.kept = Vec::new();
             self.phase = Phase::Draining;
         }
     }
@@ -303,7 +303,7 @@ impl Session {
     /// Gives up the bytes that nobody will want.
     fn release(&mut self) {
         BufferPool::give(std::mem::take(&mut self.outbox));
-        self.kept = None;
+        self.kept = Vec::new();
     }
 
     /// Queues the upgrade request as soon as there is a connection, and TLS if it is wanted.

@@ -67,13 +67,13 @@ fn look(driver: &mut EpollDriver) -> Vec<String> {
 fn receive(driver: &mut EpollDriver, socket: SocketId, length: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while bytes.len() < length {
-        match next(driver) {
-            Completion::Received { socket: of, buffer } if of == socket => {
-                bytes.extend_from_slice(&buffer);
-                driver.recycle(buffer);
-            }
-            other => panic!("{other:?}"),
-        }
+        let completion = next(driver);
+        let Completion::Received { socket: of, buffer } = completion else {
+            panic!("{completion:?}")
+        };
+        assert_eq!(of, socket);
+        bytes.extend_from_slice(&buffer);
+        driver.recycle(buffer);
     }
     bytes
 }

@@ -34,18 +34,14 @@ impl Session {
                 taken: 0,
             });
         }
-        if self.tls.is_none() && (self.kept.is_none() || self.request().is_some()) {
+        if self.tls.is_none() && (self.kept.is_empty() || self.request().is_some()) {
             return Ok(Input {
                 bytes: received,
                 taken: 0,
             });
         }
         scratch.bytes.clear();
-        if self.request().is_none()
-            && let Some(kept) = self.kept.take()
-        {
-            scratch.bytes.extend_from_slice(&kept);
-        }
+        self.lay_out_kept(scratch);
         match &mut self.tls {
             None => scratch.bytes.extend_from_slice(received),
             Some(tls) => {
@@ -66,11 +62,8 @@ impl Session {
     /// changed its driver: to be polled after a late `accept`, and after `attach`.
     pub fn unread<'b>(&mut self, scratch: &'b mut Plaintext) -> Input<'b> {
         scratch.bytes.clear();
-        if self.phase <= Phase::Closing
-            && self.request().is_none()
-            && let Some(kept) = self.kept.take()
-        {
-            scratch.bytes.extend_from_slice(&kept);
+        if self.phase <= Phase::Closing {
+            self.lay_out_kept(scratch);
         }
         Input {
             bytes: &mut scratch.bytes,
@@ -121,7 +114,16 @@ impl Session {
     pub fn keep(&mut self, input: Input<'_>) {
         let rest = input.bytes.get(input.taken..).unwrap_or_default();
         if !rest.is_empty() && self.phase <= Phase::Closing {
-            self.kept.get_or_insert_default().extend_from_slice(rest);
+            self.kept.extend_from_slice(rest);
+        }
+    }
+
+    /// Kept bytes come before those received now, once the request is answered.
+    fn lay_out_kept(&mut self, scratch: &mut Plaintext) {
+        if self.request().is_none() {
+            scratch
+                .bytes
+                .extend_from_slice(&std::mem::take(&mut self.kept));
         }
     }
 
@@ -179,11 +181,10 @@ impl Session {
         if rest.is_empty() {
             return None;
         }
-        let kept = self.kept.get_or_insert_default();
-        if kept.len() + rest.len() > PIPELINED_BYTES_MAX {
+        if self.kept.len() + rest.len() > PIPELINED_BYTES_MAX {
             return Some(self.fail(SessionError::PipelinedTooMuch));
         }
-        kept.extend_from_slice(rest);
+        self.kept.extend_from_slice(rest);
         input.taken = input.bytes.len();
         None
     }

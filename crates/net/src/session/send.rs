@@ -95,7 +95,7 @@ impl Session {
                 if !self.is_client && is_secured {
                     self.outbox
                         .extend(refusal(503, &[], b"").unwrap_or_default());
-                    self.kept = None;
+                    self.kept = Vec::new();
                     self.phase = Phase::Draining;
                 } else {
                     self.release();

@@ -63,6 +63,21 @@ impl ClientTls {
     }
 }
 
+#[cfg(test)]
+impl ClientTls {
+    pub(super) fn with_config(config: ClientConfig) -> Self {
+        Self {
+            config: Arc::new(config),
+        }
+    }
+
+    pub(super) fn verifier(&self) -> Arc<dyn ServerCertVerifier> {
+        Arc::new(AnyCertificate {
+            provider: super::provider(),
+        })
+    }
+}
+
 /// The name that a certificate must be for: a DNS name or an address, without brackets.
 pub(super) fn server_name(name: &str) -> Result<ServerName<'static>, TlsError> {
     ServerName::try_from(name.to_owned()).map_err(|_| TlsError::ServerName(name.to_owned()))

@@ -38,14 +38,18 @@ pub enum TlsError {
 
 impl From<rustls::Error> for TlsError {
     fn from(error: rustls::Error) -> Self {
-        match error {
-            rustls::Error::InvalidCertificate(error) => Self::Certificate(sentence(&error)),
-            error => Self::Protocol(error),
+        if let rustls::Error::InvalidCertificate(error) = error {
+            return Self::Certificate(sentence(&error));
         }
+        Self::Protocol(error)
     }
 }
 
 /// The reason for refusing a certificate as a person would say it.
+#[allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "the rest is said by rustls, more to come"
+)]
 fn sentence(error: &CertificateError) -> String {
     let reason = match error {
         CertificateError::BadEncoding => "it is malformed".to_owned(),

@@ -96,6 +96,13 @@ impl Records {
         self.connection.is_handshaking()
     }
 
+    #[cfg(test)]
+    pub(super) fn cipher_suite(&self) -> Option<rustls::CipherSuite> {
+        self.connection
+            .negotiated_cipher_suite()
+            .map(|suite| suite.suite())
+    }
+
     /// Queues close_notify, once: the peer then knows that nothing was cut off.
     pub(crate) fn notify_close(&mut self) {
         if !self.notified {

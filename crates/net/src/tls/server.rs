@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::Ticketer;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::NoServerSessionStorage;
 
@@ -26,27 +26,29 @@ impl ServerTls {
         let chain = certificates(certificate)?;
         let content = read(key)?;
         let private_key = PrivateKeyDer::from_pem_slice(&content).map_err(|error| {
-            let problem = match error {
-                rustls::pki_types::pem::Error::NoItemsFound => {
-                    "there is no private key in it".to_owned()
-                }
-                error => format!("the private key cannot be read: {error}"),
+            let problem = if matches!(error, pem::Error::NoItemsFound) {
+                "there is no private key in it".to_owned()
+            } else {
+                format!("the private key cannot be read: {error}")
             };
             TlsError::Content {
                 path: key.to_owned(),
                 problem,
             }
         })?;
-        Self::new(chain, private_key, None).map_err(|error| match error {
-            TlsError::Protocol(rustls::Error::InconsistentKeys(_)) => TlsError::Content {
-                path: key.to_owned(),
-                problem: format!("it is not the key of {}", certificate.display()),
-            },
-            TlsError::Protocol(error) => TlsError::Content {
+        Self::new(chain, private_key, None).map_err(|error| {
+            if let TlsError::Protocol(rustls::Error::InconsistentKeys(_)) = error {
+                let problem = format!("it is not the key of {}", certificate.display());
+                return TlsError::Content {
+                    path: key.to_owned(),
+                    problem,
+                };
+            }
+            let problem = format!("it cannot be used with {}: {error}", key.display());
+            TlsError::Content {
                 path: certificate.to_owned(),
-                problem: format!("it cannot be used with {}: {error}", key.display()),
-            },
-            error => error,
+                problem,
+            }
         })
     }
 

@@ -1,1 +1,194 @@
+use std::path::Path;
 
+use super::*;
+
+struct Pair {
+    client: Records,
+    server: Records,
+}
+
+fn pair(server: &ServerTls, client: &ClientTls, name: &str) -> Pair {
+    let client = Records::client(client, name).unwrap();
+    Pair {
+        client,
+        server: Records::server(server).unwrap(),
+    }
+}
+
+/// Records of one end, opened by the other in pieces of `step` bytes.
+fn carry(from: &mut Records, to: &mut Records, step: usize) -> Result<Vec<u8>, TlsError> {
+    let (mut wire, mut plain) = (Vec::new(), Vec::new());
+    from.write(b"", &mut wire);
+    for piece in wire.chunks(step) {
+        to.open(piece, &mut plain)?;
+    }
+    Ok(plain)
+}
+
+fn handshake(pair: &mut Pair, step: usize) -> Result<(), TlsError> {
+    while pair.client.is_handshaking() || pair.server.is_handshaking() {
+        carry(&mut pair.client, &mut pair.server, step)?;
+        carry(&mut pair.server, &mut pair.client, step)?;
+    }
+    // The ticket.
+    carry(&mut pair.server, &mut pair.client, step).map(drop)
+}
+
+#[test]
+fn plaintext_survives_any_cut_of_its_records() {
+    let server = ServerTls::self_signed().unwrap();
+    let client = ClientTls::new(&Trust::Anyone).unwrap();
+    for step in [1, 7, 1000, 5000, 100_000] {
+        let mut pair = pair(&server, &client, "localhost");
+        handshake(&mut pair, step).unwrap();
+        let sent: Vec<u8> = (0..100_000u32).map(|i| (i % 251) as u8).collect();
+        let (mut wire, mut plain) = (Vec::new(), Vec::new());
+        pair.client.write(&sent, &mut wire);
+        for piece in wire.chunks(step) {
+            pair.server.open(piece, &mut plain).unwrap();
+        }
+        assert!(plain == sent, "in steps of {step}");
+    }
+}
+
+#[test]
+fn both_versions_and_our_choice_of_cipher() {
+    let server = ServerTls::self_signed().unwrap();
+    for (version, suite) in [
+        (
+            &rustls::version::TLS13,
+            rustls::CipherSuite::TLS13_AES_128_GCM_SHA256,
+        ),
+        (
+            &rustls::version::TLS12,
+            rustls::CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+        ),
+    ] {
+        // A client that would rather have something else.
+        let mut other = aws_lc_rs::default_provider();
+        other.cipher_suites.reverse();
+        let trusting = ClientTls::new(&Trust::Anyone).unwrap();
+        let mut config = rustls::ClientConfig::builder_with_provider(Arc::new(other))
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth();
+        config
+            .dangerous()
+            .set_certificate_verifier(trusting.verifier());
+        let client = ClientTls::with_config(config);
+        let mut pair = pair(&server, &client, "localhost");
+        handshake(&mut pair, 4096).unwrap();
+        assert_eq!(pair.server.cipher_suite(), Some(suite));
+    }
+}
+
+#[test]
+fn a_certificate_nobody_knows_is_refused_with_a_sentence_and_an_alert() {
+    let server = ServerTls::self_signed().unwrap();
+    let other = ServerTls::self_signed().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("authority.pem");
+    std::fs::write(&path, other.self_signed_pem().unwrap()).unwrap();
+    let client = ClientTls::new(&Trust::Authorities(path)).unwrap();
+    let mut pair = pair(&server, &client, "localhost");
+    let error = handshake(&mut pair, 4096).unwrap_err();
+    let sentence = error.to_string();
+    assert!(
+        sentence.starts_with("the peer's certificate was not accepted: "),
+        "{sentence}"
+    );
+    let alert = carry(&mut pair.client, &mut pair.server, 4096).unwrap_err();
+    assert!(
+        alert.to_string().contains("received fatal alert"),
+        "{alert}"
+    );
+}
+
+#[test]
+fn a_certificate_in_the_file_is_accepted_for_its_names_only() {
+    let server = ServerTls::self_signed().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("authority.pem");
+    std::fs::write(&path, server.self_signed_pem().unwrap()).unwrap();
+    let client = ClientTls::new(&Trust::Authorities(path)).unwrap();
+    for name in ["localhost", "127.0.0.1", "::1"] {
+        handshake(&mut pair(&server, &client, name), 4096).unwrap();
+    }
+    let error = handshake(&mut pair(&server, &client, "example.org"), 4096).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the peer's certificate was not accepted: it is not for example.org but for localhost, \
+         127.0.0.1, ::1"
+    );
+}
+
+#[test]
+fn garbage_is_an_error_with_an_alert_for_the_peer() {
+    let mut server = Records::server(&ServerTls::self_signed().unwrap()).unwrap();
+    let error = server
+        .open(b"GET / HTTP/1.1\r\n\r\n", &mut Vec::new())
+        .unwrap_err();
+    assert!(error.to_string().starts_with("TLS failed: "), "{error}");
+    let mut alert = Vec::new();
+    server.write(b"", &mut alert);
+    assert_eq!(alert.first(), Some(&21));
+}
+
+#[test]
+fn errors_name_the_file_and_what_is_wrong_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, content: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    };
+    let made = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
+    let other = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
+    let good = file("good.pem", &made.cert.pem());
+    let key = file("key.pem", &made.signing_key.serialize_pem());
+    let other_key = file("other.pem", &other.signing_key.serialize_pem());
+    let empty = file("empty.pem", "");
+    let missing = folder.path().join("missing.pem");
+    ServerTls::from_pem(&good, &key).unwrap();
+    let cases: [(&Path, &Path, &[&str]); 5] = [
+        (
+            &missing,
+            &key,
+            &["cannot read ", "missing.pem", "No such file"],
+        ),
+        (&empty, &key, &["empty.pem: there is no certificate in it"]),
+        (&good, &missing, &["cannot read ", "missing.pem"]),
+        (&good, &good, &["good.pem: there is no private key in it"]),
+        (
+            &good,
+            &other_key,
+            &["other.pem: it is not the key of ", "good.pem"],
+        ),
+    ];
+    for (certificate, key, parts) in cases {
+        let error = ServerTls::from_pem(certificate, key)
+            .unwrap_err()
+            .to_string();
+        for part in parts {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}
+
+#[test]
+fn nothing_follows_the_notice_of_the_close() {
+    let server = ServerTls::self_signed().unwrap();
+    let client = ClientTls::new(&Trust::Anyone).unwrap();
+    let mut pair = pair(&server, &client, "localhost");
+    handshake(&mut pair, 4096).unwrap();
+    let mut wire = Vec::new();
+    pair.client.write(b"last", &mut wire);
+    pair.client.notify_close();
+    pair.client.notify_close();
+    pair.client.write(b"lost", &mut wire);
+    wire.extend_from_slice(b"not even TLS");
+    let mut plain = Vec::new();
+    pair.server.open(&wire, &mut plain).unwrap();
+    assert_eq!(plain, b"last");
+}
