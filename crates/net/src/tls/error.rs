@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use rustls::CertificateError;
@@ -67,17 +68,30 @@ fn sentence(error: &CertificateError) -> String {
         } => format!(
             "it is not for {} but for {}",
             expected.to_str(),
-            if presented.is_empty() {
-                "no name at all".to_owned()
-            } else {
-                presented.join(", ")
-            },
+            names(presented),
         ),
         CertificateError::Revoked => "it was revoked".to_owned(),
         CertificateError::UnknownIssuer => "no trusted authority signed it".to_owned(),
         error => error.to_string(),
     };
     format!("the peer's certificate was not accepted: {reason}")
+}
+
+/// The names of a certificate, which rustls gives as Rust would print them: `DnsName("a")`.
+fn names(presented: &[String]) -> String {
+    if presented.is_empty() {
+        return "no name at all".to_owned();
+    }
+    let plain = |name: &String| {
+        let inner = name
+            .split_once('(')
+            .and_then(|(_, rest)| rest.strip_suffix(')'));
+        let inner = inner.unwrap_or(name).trim_matches('"');
+        inner
+            .parse::<IpAddr>()
+            .map_or_else(|_| inner.to_owned(), |addr| addr.to_string())
+    };
+    presented.iter().map(plain).collect::<Vec<_>>().join(", ")
 }
 
 impl fmt::Display for TlsError {
