@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use moonwire_load::{Progress, ScenarioError, TimeUnit};
+use moonwire_load::{LoadError, Progress, ScenarioError, TimeUnit};
 use moonwire_report::{Cell, Content, Environment, Run, RunError};
 
 use self::folder::ResultFolder;
@@ -182,6 +182,8 @@ pub enum BenchError {
     Sweep(String),
     /// There is no link, or not the one that was asked for.
     Link(LinkError),
+    /// The generator cannot run against this URL.
+    Load(LoadError),
     /// The server did not start.
     Server(ProcessError),
     /// A folder or file of the results cannot be written.
@@ -193,6 +195,7 @@ impl fmt::Display for BenchError {
         match self {
             Self::Spec(error) => error.fmt(to),
             Self::Link(error) => error.fmt(to),
+            Self::Load(error) => error.fmt(to),
             Self::Server(error) => error.fmt(to),
             Self::Sweep(sentence) | Self::Output(sentence) => to.write_str(sentence),
         }

@@ -34,23 +34,19 @@ pub(super) fn run(
     stop: &Arc<AtomicBool>,
     observer: &mut (dyn BenchObserver + Send),
 ) -> Result<Cell, BenchError> {
-    let idle = match site.spec.url {
-        None => site
-            .link
-            .measure_idle(IDLE_EXCHANGES)
-            .map_err(BenchError::Link)?,
-        Some(_) => None,
+    let (idle, server, url) = match &site.spec.url {
+        Some(url) => (None, None, url.clone()),
+        None => {
+            let idle = site
+                .link
+                .measure_idle(IDLE_EXCHANGES)
+                .map_err(BenchError::Link)?;
+            let server = start_server(site, &place.key)?;
+            let url = server.url.clone();
+            (idle, Some(server), url)
+        }
     };
-    let server = match site.spec.url {
-        None => Some(start_server(site, &place.key)?),
-        Some(_) => None,
-    };
-    let url = match (&server, &site.spec.url) {
-        (Some(server), _) => server.url.clone(),
-        (None, Some(url)) => url.clone(),
-        (None, None) => unreachable!("a bench without a URL has started its server"),
-    };
-    let scenario = plan.scenario(site.spec, &url, &placement(site, server.is_some()))?;
+    let scenario = plan.scenario(site.spec, &url, &placement(site, place))?;
     let left = plan.expected_duration() + place.later;
     observer.on_event(&BenchEvent::CellStarted {
         place,
@@ -65,12 +61,24 @@ pub(super) fn run(
         stop,
     };
     let seen = watched.load(&scenario, observer)?;
-    let mut cell = cell_of(&seen.outcome, plan);
+    let first_of_a_url = server.is_none() && place.index == 0;
+    let mut cell = match seen.outcome {
+        // The machine may be too small for one cell and not for another; a URL is right or wrong.
+        Err(error) if first_of_a_url && !matches!(error, LoadError::Preflight(_)) => {
+            return Err(BenchError::Load(error));
+        }
+        outcome => cell_of(outcome, plan),
+    };
     if let Some(server) = server {
-        finish_server(site, &mut cell, server, &seen, place)?;
+        finish_server(site, &mut cell, server, &seen.watch, place)?;
     }
-    merge::add_link(&mut cell, site.link, idle.as_ref(), seen.link.as_ref());
-    if let Some(stats) = &seen.link {
+    merge::add_link(
+        &mut cell,
+        site.link,
+        idle.as_ref(),
+        seen.watch.link.as_ref(),
+    );
+    if let Some(stats) = &seen.watch.link {
         site.folder.write_json(&place.key, "link.json", stats)?;
     }
     write_idle(site, place, idle.as_ref())?;
@@ -84,9 +92,13 @@ struct ServerChild {
     url: String,
 }
 
-/// What the lab saw while the generator ran.
+/// What the generator gave and what the lab saw meanwhile.
 struct Seen {
     outcome: Result<Outcome, LoadError>,
+    watch: Watch,
+}
+
+struct Watch {
     phases: Phases,
     link: Option<LinkStats>,
     ended: Instant,
@@ -142,12 +154,12 @@ impl Watched<'_> {
         let outcome =
             outcome.map_err(|error| BenchError::Link(crate::link::LinkError::Measure(error)))?;
         let link = self.site.link.stats_since(&mark);
-        Ok(Seen {
-            outcome,
+        let watch = Watch {
             phases,
             link,
             ended: Instant::now(),
-        })
+        };
+        Ok(Seen { outcome, watch })
     }
 
     /// Ends the load when the user or the server has ended; returns when the load is over.
@@ -164,11 +176,11 @@ impl Watched<'_> {
     }
 }
 
-fn placement(site: &Site<'_>, pinned: bool) -> Placement {
-    let pin = match pinned {
-        true => site.cores.generator.clone(),
+fn placement(site: &Site<'_>, place: &Place) -> Placement {
+    let pin = match site.spec.url {
+        None => site.cores.generator.clone(),
         // A server elsewhere leaves all processors to the generator.
-        false => Vec::new(),
+        Some(_) => Vec::new(),
     };
     let available = match pin.len() {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -182,6 +194,10 @@ fn placement(site: &Site<'_>, pinned: bool) -> Placement {
         threads,
         pin,
         stand_in_delay: site.link.stand_in_delay(),
+        raw_csv: site
+            .spec
+            .csv
+            .then(|| site.folder.cell_file(&place.key, "csv")),
     }
 }
 
@@ -241,9 +257,9 @@ fn server_config(spec: &BenchSpec, workers: usize) -> String {
 }
 
 /// The generator's cell, or one that says why there is none.
-fn cell_of(outcome: &Result<Outcome, LoadError>, plan: &CellPlan) -> Cell {
+fn cell_of(outcome: Result<Outcome, LoadError>, plan: &CellPlan) -> Cell {
     let mut cell = match outcome {
-        Ok(outcome) => outcome.cell.clone(),
+        Ok(outcome) => outcome.cell,
         Err(error) => {
             let mut cell = Cell::default();
             cell.assessment.add(Verdict::Invalid, error.to_string());
@@ -260,10 +276,17 @@ fn finish_server(
     site: &Site<'_>,
     cell: &mut Cell,
     server: ServerChild,
-    seen: &Seen,
+    watch: &Watch,
     place: &Place,
 ) -> Result<(), BenchError> {
-    let died = server.process.exit();
+    // Its end may be seen by the generator a moment before it is seen here.
+    let in_trouble = cell.ended_early.is_some() || !cell.errors.is_empty();
+    let patience = if in_trouble {
+        EXIT_PATIENCE
+    } else {
+        Duration::ZERO
+    };
+    let died = server.process.wait_until(Instant::now() + patience);
     // Before it ends: a process that has ended has no memory to look at.
     let series: Series = server.sampler.stop();
     server.process.stop(STOP_GRACE);
@@ -281,7 +304,7 @@ fn finish_server(
         died,
         ..Server::default()
     };
-    merge::add_server(cell, description, &series, &seen.phases, seen.ended);
+    merge::add_server(cell, description, &series, &watch.phases, watch.ended);
     if cell.generator.cores.is_empty() {
         cell.generator.cores = core_list(&site.cores.generator);
     }
@@ -308,6 +331,8 @@ const READY: &str = "listening";
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Longer than the server's own drain timeout, so that it can end by itself.
 const STOP_GRACE: Duration = Duration::from_secs(15);
+/// How long the end of a server that seems to have died is waited for.
+const EXIT_PATIENCE: Duration = Duration::from_millis(500);
 const SAMPLING_PERIOD: Duration = Duration::from_millis(500);
 /// How soon a dead server or an interrupt is noticed.
 const WATCH_PERIOD: Duration = Duration::from_millis(50);

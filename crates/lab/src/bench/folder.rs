@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use moonwire_report::{Run, write_run};
+use moonwire_report::{Run, render_all, write_run};
 use serde::Serialize;
 
 use super::{BenchError, BenchSpec};
@@ -14,7 +14,6 @@ use crate::environment::rfc3339;
 #[derive(Debug)]
 pub(super) struct ResultFolder {
     path: PathBuf,
-    json: Option<PathBuf>,
 }
 
 impl ResultFolder {
@@ -29,29 +28,27 @@ impl ResultFolder {
             BenchError::Output(format!("{} cannot be written: {error}", path.display()))
         };
         fs::create_dir_all(path.join(CELLS)).map_err(|error| unwritable(&path, error))?;
-        Ok(Self {
-            path,
-            json: spec.json.clone(),
-        })
+        Ok(Self { path })
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes the Run file, and its copy where one was asked for.
+    /// Writes the Run file.
     pub(super) fn write_run(&self, run: &Run) -> Result<(), BenchError> {
-        write_run(run, &self.path.join("run.json"))?;
-        if let Some(copy) = &self.json {
-            write_run(run, copy)?;
-        }
-        Ok(())
+        Ok(write_run(run, &self.path.join("run.json"))?)
     }
 
     /// Draws the report; gives the page to open.
     pub(super) fn render(&self, run: &Run) -> Result<PathBuf, BenchError> {
         self.write_run(run)?;
-        Ok(self.path.join("index.html"))
+        Ok(render_all(run, &self.path)?)
+    }
+
+    /// The path of a file that belongs to a cell.
+    pub(super) fn cell_file(&self, key: &str, what: &str) -> PathBuf {
+        self.path.join(CELLS).join(format!("{key}.{what}"))
     }
 
     /// Writes a text that belongs to a cell; gives its path.
@@ -61,7 +58,7 @@ impl ResultFolder {
         what: &str,
         text: &str,
     ) -> Result<PathBuf, BenchError> {
-        let path = self.path.join(CELLS).join(format!("{key}.{what}"));
+        let path = self.cell_file(key, what);
         fs::write(&path, text).map_err(|error| {
             BenchError::Output(format!("{} cannot be written: {error}", path.display()))
         })?;

@@ -37,12 +37,14 @@ pub struct BenchSpec {
     pub threads: Option<u32>,
     /// Take any certificate.
     pub insecure: bool,
+    /// The caller knows that the server behind `url` shares this host's clock.
+    pub same_host: bool,
+    /// Stream one line per reply into a file of each cell.
+    pub csv: bool,
     /// The program that serves: this one, normally.
     pub program: PathBuf,
     /// Where the results go; without, `results/<time>-<name>`.
     pub out: Option<PathBuf>,
-    /// A second copy of the Run file.
-    pub json: Option<PathBuf>,
     /// For the record.
     pub command_line: Vec<String>,
     /// Fixes what is drawn at random.
@@ -66,9 +68,10 @@ impl BenchSpec {
             time_unit: TimeUnit::Microseconds,
             threads: None,
             insecure: false,
+            same_host: false,
+            csv: false,
             program,
             out: None,
-            json: None,
             command_line: Vec::new(),
             seed: 1,
         }
@@ -117,8 +120,9 @@ impl CellPlan {
             insecure: spec.insecure,
             seed: spec.seed,
             // The built-in server shares this host's clock, whatever its address looks like.
-            same_host: spec.url.is_none(),
+            same_host: spec.url.is_none() || spec.same_host,
             link_delay: site.stand_in_delay,
+            raw_csv: site.raw_csv.clone(),
             ..Settings::default()
         };
         Scenario::new(settings).map_err(BenchError::Spec)
@@ -139,6 +143,8 @@ pub(super) struct Placement {
     pub(super) threads: u32,
     pub(super) pin: Vec<usize>,
     pub(super) stand_in_delay: Option<Duration>,
+    /// Where to stream a line per reply.
+    pub(super) raw_csv: Option<PathBuf>,
 }
 
 /// Who runs where, where there are processors to share out.
