@@ -11,6 +11,7 @@ mod event;
 mod handler;
 mod mailbox;
 mod metrics;
+mod process;
 mod router;
 mod server;
 mod shared;

@@ -7,13 +7,13 @@ use std::thread::{Builder, JoinHandle};
 
 use moonwire_lua::Instance;
 use moonwire_net::{Driver, EpollDriver, ServerTls, listen_socket};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tracing::{error, warn};
+use tracing::error;
 
 use crate::config::{Config, Limits, Tls};
 use crate::error::ServerError;
 use crate::event::Letter;
 use crate::metrics;
+use crate::process;
 use crate::shared::Shared;
 use crate::shipped::ShippedApps;
 use crate::worker::{Scripts, Worker, source};
@@ -51,7 +51,7 @@ impl Server {
             ..
         } = config;
         let tls = load_tls(tls.as_ref())?;
-        raise_descriptor_limit();
+        process::prepare();
         let (addresses, listeners) = bind(&listen, workers, &limits)?;
         let shared = Arc::new(Shared::new(services, workers, limits, tls));
         let (ready, readiness) = channel();
@@ -247,21 +247,6 @@ fn bind(
         addresses.push(real);
     }
     Ok((addresses, listeners))
-}
-
-/// Each connection is a descriptor, and the soft limit of a shell (1024) is for programs that use
-/// select(2). What the hard limit allows is taken.
-fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    if limit.current != limit.maximum
-        && let Err(error) = setrlimit(Resource::Nofile, raised)
-    {
-        warn!("the limit of open files stays {:?}: {error}", limit.current);
-    }
 }
 
 fn load_tls(tls: Option<&Tls>) -> Result<Option<ServerTls>, ServerError> {
