@@ -189,8 +189,15 @@ impl<D: Driver> Worker<D> {
         self.desk.stats.accepted.add(1);
         let limits = &self.desk.shared.limits;
         let sockets_max = limits.connections_per_worker_max + REFUSALS_MAX;
-        if self.phase != Phase::Serving || self.desk.connections.len() >= sockets_max {
-            self.desk.stats.handshake_failed(HandshakeFailure::Busy);
+        let refused = if self.phase != Phase::Serving {
+            Some(HandshakeFailure::Stopping)
+        } else if self.desk.connections.len() >= sockets_max {
+            Some(HandshakeFailure::Busy)
+        } else {
+            None
+        };
+        if let Some(reason) = refused {
+            self.desk.stats.handshake_failed(reason);
             self.driver.abort(socket);
             return;
         }

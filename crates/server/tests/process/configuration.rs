@@ -1,8 +1,48 @@
 //! One sentence for each mistake: what is wrong, where, and what would be right.
 
-use moonwire_server::{Config, Overrides, Server};
+use std::path::Path;
+
+use moonwire_server::{Config, Overrides, Server, Service};
 
 use crate::fixture::Folder;
+
+/// The file that documents every key says the truth about the defaults.
+#[test]
+fn the_documented_defaults_are_the_defaults() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("moonwire.toml");
+    let documented = Config::load(&file, &Overrides::default()).unwrap();
+    let defaults = Config::shipped(&Overrides::default()).unwrap();
+    assert_eq!(documented.limits, defaults.limits);
+    assert_eq!(documented.listen, defaults.listen);
+    assert_eq!(
+        (documented.log, documented.log_format),
+        (defaults.log, defaults.log_format)
+    );
+    let targets = |config: &[Service]| config.iter().map(|s| s.target.clone()).collect::<Vec<_>>();
+    assert_eq!(targets(&documented.services), targets(&defaults.services));
+    // With every comment in front of a key taken away it is still understood.
+    let text = std::fs::read_to_string(&file).unwrap();
+    let keys = text.lines().filter(|line| !line.starts_with("# dev"));
+    let keys: Vec<_> = keys
+        .map(|line| if is_key(line) { &line[2..] } else { line })
+        .collect();
+    let folder = Folder::new(&keys.join("\n")).app("echo", "return {}");
+    for name in ["server.crt", "server.key"] {
+        std::fs::write(folder.path().join(name), "").unwrap();
+    }
+    let all = folder.load().unwrap_or_else(|error| panic!("{error}"));
+    assert!(all.tls.is_some() && all.services[1].subprotocol.is_some());
+}
+
+fn is_key(line: &str) -> bool {
+    let Some(rest) = line.strip_prefix("# ") else {
+        return false;
+    };
+    rest.starts_with('[') && !rest.contains("NAME")
+        || rest
+            .split_once(" = ")
+            .is_some_and(|(key, _)| !key.contains(' '))
+}
 
 #[test]
 fn unknown_keys_name_the_nearest() {

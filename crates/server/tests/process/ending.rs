@@ -83,6 +83,7 @@ fn a_stopping_server_says_1001_and_waits() {
         client.send(CLOSE, &1001u16.to_be_bytes());
         assert!(client.is_ended());
     }
+    drop(clients);
     let table = server.stop();
     assert!(!table.contains("failures:"), "{table}");
 }

@@ -4,6 +4,7 @@
 //! - `requests`: what is not a WebSocket connection
 //! - `ending`: onDisconnect, slow readers, the order to stop
 //! - `configuration`: one sentence for each mistake
+//! - `tls`: the hand-over of an encrypted connection
 
 #![allow(
     clippy::unwrap_used,
@@ -16,3 +17,4 @@ mod ending;
 mod fixture;
 mod messages;
 mod requests;
+mod tls;
