@@ -8,6 +8,9 @@
 
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+  // The one blue that is too dark on a dark sheet; the other colours are seen on both.
+  const tone = (color) => (color === "#0072b2" ? css("--blue") : color);
+
   function latency(us) {
     if (us == null) return "–";
     const [value, unit] =
@@ -101,7 +104,7 @@
   }
 
   const line = (label, stroke, value, more) =>
-    ({ label, stroke, width: 1.8, points: { show: false }, value: (_, v) => value(v), ...more });
+    ({ label, stroke: () => tone(stroke), width: 1.8, points: { show: false }, value: (_, v) => value(v), ...more });
 
   const yRange = (range) => {
     return range[0] > 0 && range[1] / range[0] > 12
@@ -153,7 +156,7 @@
           y: { range: (_, low, high) => [0, (high || 1) * 1.08] } },
         axes: [axis(latency, logarithmic), axis(percent, { size: 58 })],
         series: [line("from", null, latency),
-          line("share of messages", "#0072b2", percent, { fill: "#0072b288", width: 1, paths: uPlot.paths.stepped({ align: 1 }) })],
+          line("share of messages", "#0072b2", percent, { fill: () => css("--blue") + "88", width: 1, paths: uPlot.paths.stepped({ align: 1 }) })],
       } }, [edges, [...share, share[share.length - 1]]]);
     }
   }

@@ -47,13 +47,8 @@ fn latency_section(group: &Group<'_>, pick: Pick) -> String {
     let mut text = format!("\n**{}**: {}.\n\n", pick.title(), pick.meaning());
     if group.cells.iter().any(|cell| pick.of(cell).is_some()) {
         text.push_str(&tables::client_table(group, pick).to_markdown());
-        if pick == Pick::OneWay
-            && group
-                .cells
-                .iter()
-                .any(|cell| cell.latency.one_way.resolution_us() == Some(1000))
-        {
-            text.push_str("\nThe server's clock has a resolution of 1 ms.\n");
+        if pick == Pick::OneWay && tables::is_coarse(group) {
+            text.push_str(&format!("\n{}\n", sentences::COARSE_CLOCK));
         }
         return text;
     }
@@ -82,6 +77,9 @@ fn details(cell: &crate::cell::Cell) -> String {
         line("server memory grew by", &slope);
     }
     line("generator", &sentences::generator(cell));
+    for (name, value) in sentences::thresholds(cell) {
+        line(&name, &value);
+    }
     for (kind, count) in cell.errors.iter().filter(|(_, count)| **count > 0) {
         line("error", &format!("{kind}: {}", format::count(*count)));
     }

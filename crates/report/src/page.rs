@@ -115,6 +115,10 @@ fn group_section(group: &Group<'_>, index: usize, first_cell: usize) -> String {
             }
             (Pick::OneWay | Pick::Response | Pick::RoundTripSeed, _) => {
                 html.push_str(&tables::client_table(group, pick).to_html());
+                if pick == Pick::OneWay && tables::is_coarse(group) {
+                    let note = escaped(sentences::COARSE_CLOCK);
+                    html.push_str(&format!("<p class=\"note\">{note}</p>\n"));
+                }
             }
         }
         html.push_str("</div>\n");
@@ -228,7 +232,12 @@ fn cell_details(cell: &Cell, index: usize) -> String {
             ),
         );
     }
+    pairs.extend(sentences::thresholds(cell));
     html.push_str(&definitions(&pairs));
+    let intervals = tables::interval_table(cell).to_html();
+    html.push_str(&format!(
+        "<details><summary>Intervals</summary>\n{intervals}</details>\n"
+    ));
     html.push_str("<div class=\"plots\"></div>\n</details>\n");
     html
 }

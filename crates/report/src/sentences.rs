@@ -137,6 +137,15 @@ pub(crate) fn memory_slope(cell: &Cell) -> Option<String> {
     ))
 }
 
+/// Thresholds and what came of them, as pairs of a name and a value.
+pub(crate) fn thresholds(cell: &Cell) -> impl Iterator<Item = (String, String)> + '_ {
+    cell.thresholds.iter().map(|threshold| {
+        let outcome = if threshold.passed { "passed" } else { "failed" };
+        let name = format!("threshold {}", threshold.expression);
+        (name, format!("{outcome}, found {}", threshold.actual))
+    })
+}
+
 /// What the environment was, as pairs of a name and a value.
 pub(crate) fn environment(environment: &Environment) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
@@ -187,3 +196,6 @@ pub(crate) const HOW_TO_READ: &str = "Every latency but the service time starts 
     message was due by the schedule, whether or not the generator or the server was late by then: \
     a stall is charged to every message it held up, as users would feel it. The service time \
     starts at the actual send, so a response far above it means that messages waited to be sent.";
+
+/// What to know about one-way latencies from a server that answers in milliseconds.
+pub(crate) const COARSE_CLOCK: &str = "The server's timestamps have a resolution of 1 ms.";

@@ -188,9 +188,16 @@ fn bars(cell: &Cell, style: Style) -> String {
     let mut text = String::new();
     for bin in bins {
         let length = (bin.count * BAR_WIDTH).div_ceil(largest);
-        let bar = painted(&"■".repeat(length as usize), BLUE, style);
+        let bar = "■".repeat(length as usize);
+        let bar = if bar.is_empty() {
+            bar
+        } else {
+            painted(&bar, BLUE, style)
+        };
         let (upper, count) = (format::latency(bin.high_us), format::count(bin.count));
-        text.push_str(&format!("  ≤ {upper:>8}  {count:>11}  {bar}\n"));
+        let line = format!("  ≤ {upper:>8}  {count:>11}  {bar}");
+        text.push_str(line.trim_end());
+        text.push('\n');
     }
     text
 }
@@ -244,3 +251,63 @@ const BLUE: &str = "34";
 const BAR_COUNT: usize = 11;
 /// Width of the longest bar in characters.
 const BAR_WIDTH: u64 = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::markdown::markdown;
+    use crate::sample;
+
+    /// Compares with a file beside the sources; `UPDATE=1 cargo test` writes it anew.
+    fn assert_golden(name: &str, text: &str) {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("src/golden")
+            .join(name);
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(&path, text).unwrap();
+        }
+        let expected = std::fs::read_to_string(&path).unwrap();
+        assert!(
+            text == expected,
+            "{name} differs from what is expected:\n{text}"
+        );
+    }
+
+    fn load() -> Run {
+        let mut cell = sample::cell(1000, 0.6, 6, 20);
+        cell.assessment
+            .add(Verdict::Suspect, "CPU pressure from outside was 12.0 %");
+        cell.errors.insert("connect: timed out".to_owned(), 3);
+        cell.closes.insert("1011".to_owned(), 2);
+        cell.thresholds.push(Threshold {
+            expression: "response.p99<5ms".to_owned(),
+            actual: "44.8 ms".to_owned(),
+            passed: false,
+        });
+        Run {
+            content: Content::Load(Box::new(cell)),
+            ..sample::bench(1, 1000)
+        }
+    }
+
+    #[test]
+    fn a_load_run_reads_as_before() {
+        assert_golden("load.txt", &summary(&load(), Style::default()));
+    }
+
+    #[test]
+    fn a_bench_reads_as_before() {
+        let bench = sample::bench(6, 20);
+        assert_golden("bench.txt", &summary(&bench, Style::default()));
+        assert_golden("bench.md", &markdown(&bench));
+    }
+
+    #[test]
+    fn colours_are_the_only_difference_of_a_coloured_summary() {
+        let mut plain = summary(&load(), Style { color: true });
+        for code in [BOLD, RED, GREEN, YELLOW, BLUE, "0"] {
+            plain = plain.replace(&format!("\u{1b}[{code}m"), "");
+        }
+        assert_eq!(plain, summary(&load(), Style::default()));
+    }
+}

@@ -149,6 +149,42 @@ pub(crate) fn counter_table(group: &Group<'_>) -> Table {
     table
 }
 
+/// One row an interval, the first `INTERVAL_ROWS_MAX` of them.
+pub(crate) fn interval_table(cell: &Cell) -> Table {
+    let mut table = Table::new([
+        "second",
+        "sent",
+        "received",
+        "in flight",
+        "response p50",
+        "p99",
+        "max",
+        "one-way p50",
+        "p99",
+        "max",
+        "server CPU",
+        "server memory",
+    ]);
+    for interval in cell.intervals.iter().take(INTERVAL_ROWS_MAX) {
+        let mut row = vec![
+            format!("{:.0}", interval.start_s),
+            format::count(interval.sent),
+            format::count(interval.received),
+            format::count(interval.in_flight),
+        ];
+        for latency in [interval.response, interval.one_way] {
+            row.push(latency_or_dash(latency.map(|latency| latency.p50_us)));
+            row.push(latency_or_dash(latency.map(|latency| latency.p99_us)));
+            row.push(latency_or_dash(latency.map(|latency| latency.max_us)));
+        }
+        row.push(interval.server_cpu.map_or_else(dash, format::percent));
+        let rss_bytes = interval.server_rss_bytes;
+        row.push(rss_bytes.map_or_else(dash, |bytes| format::bytes(bytes as f64)));
+        table.row(row);
+    }
+    table
+}
+
 /// Kind and count, most frequent first.
 pub(crate) fn count_table(head: &str, counts: &BTreeMap<String, u64>) -> Table {
     let mut table = Table::new([head, "count"]);
@@ -158,6 +194,14 @@ pub(crate) fn count_table(head: &str, counts: &BTreeMap<String, u64>) -> Table {
         table.row([kind.clone(), format::count(*count)]);
     }
     table
+}
+
+/// True if the one-way latency of a cell rests on timestamps of whole milliseconds.
+pub(crate) fn is_coarse(group: &Group<'_>) -> bool {
+    group
+        .cells
+        .iter()
+        .any(|cell| cell.latency.one_way.resolution_us() == Some(1000))
 }
 
 /// Which latency a table or plot across client counts shows.
@@ -234,3 +278,6 @@ fn latency_row(name: &str, histogram: &Histogram) -> Vec<String> {
     row.push(format::count(found.count));
     row
 }
+
+/// Ten minutes: a page with more rows is slow, and the Run file has them all.
+pub(crate) const INTERVAL_ROWS_MAX: usize = 600;
