@@ -6,11 +6,11 @@
 mod buffer;
 mod driver;
 mod epoll;
-#[cfg(test)]
-mod harness;
 mod listener;
 mod session;
 pub mod sim;
+#[cfg(test)]
+mod tests;
 mod time;
 mod timers;
 mod tls;

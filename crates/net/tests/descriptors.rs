@@ -1,4 +1,5 @@
 //! A loop that runs out of descriptors. In a process of its own: the limit is the process's.
+#![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 
 use std::net::TcpStream;
 use std::time::Duration;

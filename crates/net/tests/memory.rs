@@ -1,5 +1,6 @@
 //! What an idle connection costs in user memory, counted at the allocator: the session, its place
 //! in the driver and the timers, and whatever TLS keeps.
+#![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 #![allow(unsafe_code, reason = "a global allocator that counts")]
 
 use std::alloc::{GlobalAlloc, Layout, System};

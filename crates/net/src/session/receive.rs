@@ -78,9 +78,6 @@ impl Session {
         if self.phase > Phase::Closing {
             return None;
         }
-        if self.outbox.capacity() == 0 {
-            self.reserve_outbox();
-        }
         if matches!(self.stage, Stage::Handshake(_)) {
             return self.poll_handshake(input, now);
         }

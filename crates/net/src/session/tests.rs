@@ -6,7 +6,7 @@ use std::time::Duration;
 use moonwire_proto::{CloseCode, Opcode};
 
 use super::*;
-use crate::harness::{Answer, Happened, Loop, run_until};
+use crate::tests::harness::{Answer, Happened, Loop, run_until};
 use crate::{Driver, EpollDriver, Trust, listen_socket};
 
 pub(crate) fn world() -> (Loop<EpollDriver>, SocketAddr) {
@@ -178,6 +178,39 @@ fn a_connection_that_vanishes_is_a_failure() {
         matches!(&story[2], Happened::Failed(why) if why.contains("reset")),
         "{story:?}"
     );
+}
+
+#[test]
+fn a_certificate_that_nobody_signed_ends_both_ends_with_a_sentence() {
+    let (mut world, addr, _) = tls_world();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("authority.pem");
+    let other = ServerTls::self_signed().unwrap();
+    std::fs::write(&path, other.self_signed_pem().unwrap()).unwrap();
+    let client = world.connect(
+        addr,
+        Some(&ClientTls::new(&Trust::Authorities(path)).unwrap()),
+    );
+    run_until(&mut world, "the end", |world| world.sessions.is_empty());
+    let failure = |socket| {
+        let story = world.story(socket).into_iter();
+        let mut failures = story.filter_map(|happened| {
+            let Happened::Failed(why) = happened else {
+                return None;
+            };
+            Some(why)
+        });
+        failures.next().unwrap()
+    };
+    let server = world
+        .happened
+        .iter()
+        .find(|(_, what)| *what == Happened::Accepted)
+        .unwrap()
+        .0;
+    assert!(failure(client).starts_with("the peer's certificate was not accepted: "));
+    // The alert arrived before the end of the stream.
+    assert!(failure(server).contains("alert"), "{}", failure(server));
 }
 
 #[test]

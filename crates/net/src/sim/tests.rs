@@ -7,7 +7,7 @@ use fastrand::Rng;
 use moonwire_proto::{CloseCode, Opcode};
 
 use super::*;
-use crate::harness::{Happened, Loop};
+use crate::tests::harness::{Happened, Loop};
 use crate::{ClientTls, ServerTls, SessionLimits, SocketId, Trust};
 
 /// Runs the story with 100 seeds, or with the one that SEED names, and says which one failed.
