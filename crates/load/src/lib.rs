@@ -2,8 +2,12 @@
 //!
 //! The reference of a latency is the computed intended time, never a clock read after waking.
 
+mod amplify;
+mod ledger;
+mod payload;
 mod run;
 mod scenario;
+mod schedule;
 mod slo;
 mod target;
 

@@ -1,0 +1,300 @@
+//! The messages of one connection that still await replies.
+//!
+//! Sequence numbers are dense, so a ring with the number of its first entry holds them. A message
+//! that waits longer than the patience of the run gives up its place and its slot, but is kept
+//! aside: a reply that comes after all is then late, not a duplicate.
+
+use std::collections::VecDeque;
+
+/// Messages sent and not yet answered in full, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    /// Sequence number of `open[0]`, or of the next message while it is empty.
+    base: u64,
+    /// Entry `i` is message `base + i`. Invariant: the first one is incomplete.
+    open: VecDeque<Entry>,
+    /// Incomplete messages that left the ring. Invariant: at most [`OVERDUE_MAX`].
+    overdue: Vec<(u64, Entry)>,
+    /// Highest sequence number that was answered, plus one.
+    answered_to: u64,
+    /// Entries that hold one of the connection's slots.
+    in_flight: u32,
+}
+
+/// One message: times are nanoseconds of the run's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// When it should have been sent.
+    pub(crate) intended_ns: u64,
+    /// When it was handed to the socket.
+    pub(crate) wire_ns: u64,
+    /// Wall clock inside the message, in its own unit; 0 where it has none.
+    pub(crate) created_at: u64,
+    /// Replies still missing.
+    missing: u16,
+    /// Whether any reply came.
+    answered: bool,
+    /// Whether it counts as in flight.
+    holds_slot: bool,
+}
+
+impl Entry {
+    /// A message that awaits `replies` replies.
+    pub(crate) fn new(intended_ns: u64, wire_ns: u64, created_at: u64, replies: u16) -> Self {
+        Self {
+            intended_ns,
+            wire_ns,
+            created_at,
+            missing: replies,
+            answered: false,
+            holds_slot: true,
+        }
+    }
+}
+
+/// What a reply means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settled {
+    /// One of the replies awaited.
+    Reply(Reply),
+    /// The message had all its replies before.
+    Duplicate,
+    /// No such message was sent, or it was given up for good.
+    Unknown,
+}
+
+/// A reply that was awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reply {
+    /// The message, as it was before this reply.
+    pub(crate) entry: Entry,
+    /// It is the first reply to the message.
+    pub(crate) first: bool,
+    /// It is the last reply to the message.
+    pub(crate) last: bool,
+    /// A later message was answered before.
+    pub(crate) reordered: bool,
+    /// It gave back a slot.
+    pub(crate) frees_slot: bool,
+}
+
+impl Ledger {
+    /// Sequence number of the next message.
+    pub(crate) fn next_seq(&self) -> u64 {
+        self.base + self.open.len() as u64
+    }
+
+    /// Enters the next message.
+    pub(crate) fn enter(&mut self, entry: Entry) {
+        self.open.push_back(entry);
+        self.in_flight += 1;
+    }
+
+    /// Settles one reply to message `seq`.
+    pub(crate) fn settle(&mut self, seq: u64) -> Settled {
+        if seq >= self.next_seq() {
+            return Settled::Unknown;
+        }
+        let reordered = seq + 1 < self.answered_to;
+        let settled = match seq.checked_sub(self.base) {
+            Some(index) => self.settle_open(index as usize, reordered),
+            None => self.settle_overdue(seq, reordered),
+        };
+        if matches!(settled, Settled::Reply(_)) {
+            self.answered_to = self.answered_to.max(seq + 1);
+        }
+        settled
+    }
+
+    /// The oldest message that awaits a reply; one that is overdue only if no other is left.
+    pub(crate) fn oldest(&self) -> Option<(u64, &Entry)> {
+        let open = self.open.front().map(|entry| (self.base, entry));
+        open.or_else(|| self.overdue.first().map(|(seq, entry)| (*seq, entry)))
+    }
+
+    /// Message `seq`, while it awaits a reply.
+    pub(crate) fn awaiting(&self, seq: u64) -> Option<&Entry> {
+        let index = usize::try_from(seq.checked_sub(self.base)?).ok()?;
+        self.open.get(index).filter(|entry| entry.missing > 0)
+    }
+
+    /// Gives up waiting for messages that were written before `wire_ns`; returns the slots that
+    /// became free. What does not fit aside is given up for good.
+    pub(crate) fn expire(&mut self, wire_ns: u64) -> u32 {
+        let mut freed = 0;
+        while let Some(entry) = self.open.front().copied().filter(|e| e.wire_ns < wire_ns) {
+            freed += u32::from(entry.holds_slot);
+            if self.overdue.len() < OVERDUE_MAX {
+                self.overdue.push((
+                    self.base,
+                    Entry {
+                        holds_slot: false,
+                        ..entry
+                    },
+                ));
+            }
+            self.open.pop_front();
+            self.base += 1;
+            self.drop_complete();
+        }
+        self.in_flight -= freed;
+        freed
+    }
+
+    /// The connection is gone and with it every reply. Sequence numbers go on.
+    pub(crate) fn abandon(&mut self) {
+        self.base = self.next_seq();
+        self.open.clear();
+        self.overdue.clear();
+        self.in_flight = 0;
+    }
+
+    /// Messages that hold a slot.
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// True when the ring cannot take more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.open.len() >= OPEN_MAX
+    }
+
+    /// True when no reply is awaited.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.open.is_empty() && self.overdue.is_empty()
+    }
+
+    fn settle_open(&mut self, index: usize, reordered: bool) -> Settled {
+        let Some(entry) = self.open.get_mut(index) else {
+            return Settled::Unknown;
+        };
+        if entry.missing == 0 {
+            return Settled::Duplicate;
+        }
+        let reply = reply_to(entry, reordered);
+        self.in_flight -= u32::from(reply.frees_slot);
+        self.drop_complete();
+        Settled::Reply(reply)
+    }
+
+    fn settle_overdue(&mut self, seq: u64, reordered: bool) -> Settled {
+        let Some(at) = self.overdue.iter().position(|(overdue, _)| *overdue == seq) else {
+            return Settled::Duplicate;
+        };
+        let reply = reply_to(&mut self.overdue[at].1, reordered);
+        if reply.last {
+            self.overdue.remove(at);
+        }
+        Settled::Reply(reply)
+    }
+
+    fn drop_complete(&mut self) {
+        while self.open.front().is_some_and(|entry| entry.missing == 0) {
+            self.open.pop_front();
+            self.base += 1;
+        }
+    }
+}
+
+fn reply_to(entry: &mut Entry, reordered: bool) -> Reply {
+    let before = *entry;
+    entry.missing -= 1;
+    entry.answered = true;
+    let last = entry.missing == 0;
+    if last {
+        entry.holds_slot = false;
+    }
+    Reply {
+        entry: before,
+        first: !before.answered,
+        last,
+        reordered,
+        frees_slot: last && before.holds_slot,
+    }
+}
+
+/// Messages awaited on one connection: 32 MiB of entries. Then the connection sends no more until
+/// the oldest is answered or given up; that wait is kept as a wait for a slot.
+const OPEN_MAX: usize = 1 << 20;
+/// Overdue messages remembered per connection. A reply to one beyond it counts as a duplicate,
+/// and its message stays lost.
+const OVERDUE_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ledger(messages: u64, replies: u16) -> Ledger {
+        let mut ledger = Ledger::default();
+        for seq in 0..messages {
+            assert_eq!(ledger.next_seq(), seq);
+            ledger.enter(Entry::new(seq * 10, seq * 10 + 1, 0, replies));
+        }
+        ledger
+    }
+
+    fn reply(settled: Settled) -> Reply {
+        match settled {
+            Settled::Reply(reply) => reply,
+            Settled::Duplicate | Settled::Unknown => panic!("not a reply: {settled:?}"),
+        }
+    }
+
+    #[test]
+    fn replies_in_order_settle_and_free_their_slots() {
+        let mut ledger = ledger(2, 2);
+        let first = reply(ledger.settle(0));
+        assert!(first.first && !first.last && !first.frees_slot);
+        assert_eq!(ledger.in_flight(), 2);
+        let last = reply(ledger.settle(0));
+        assert!(!last.first && last.last && last.frees_slot && !last.reordered);
+        assert_eq!((ledger.in_flight(), ledger.oldest().unwrap().0), (1, 1));
+        assert!(ledger.awaiting(0).is_none() && ledger.awaiting(1).is_some());
+    }
+
+    #[test]
+    fn one_reply_too_many_is_a_duplicate_for_ever() {
+        let mut ledger = ledger(3, 1);
+        reply(ledger.settle(1));
+        assert_eq!(ledger.settle(1), Settled::Duplicate);
+        reply(ledger.settle(0));
+        assert_eq!(ledger.settle(0), Settled::Duplicate);
+        assert_eq!(ledger.settle(1), Settled::Duplicate);
+        assert_eq!(ledger.settle(3), Settled::Unknown);
+    }
+
+    #[test]
+    fn a_reply_that_was_overtaken_is_reordered_and_a_lost_one_is_not() {
+        let mut ledger = ledger(4, 1);
+        assert!(!reply(ledger.settle(0)).reordered);
+        assert!(!reply(ledger.settle(2)).reordered);
+        assert!(!reply(ledger.settle(3)).reordered);
+        assert!(reply(ledger.settle(1)).reordered);
+        assert!(ledger.is_settled());
+    }
+
+    #[test]
+    fn the_overdue_free_their_slot_and_may_still_come() {
+        let mut ledger = ledger(4, 1);
+        reply(ledger.settle(1));
+        assert_eq!(ledger.expire(22), 2);
+        assert_eq!((ledger.in_flight(), ledger.oldest().unwrap().0), (1, 3));
+        let late = reply(ledger.settle(2));
+        assert!(late.last && !late.frees_slot);
+        assert_eq!(ledger.settle(2), Settled::Duplicate);
+        assert_eq!(ledger.expire(1000), 1);
+        assert!(!ledger.is_settled());
+        reply(ledger.settle(0));
+        reply(ledger.settle(3));
+        assert!(ledger.is_settled());
+        assert_eq!(ledger.next_seq(), 4);
+    }
+
+    #[test]
+    fn a_dead_connection_abandons_what_it_awaited_and_counts_on() {
+        let mut ledger = ledger(4, 1);
+        ledger.abandon();
+        assert!(ledger.is_settled());
+        assert_eq!((ledger.in_flight(), ledger.next_seq()), (0, 4));
+    }
+}

@@ -1,0 +1,240 @@
+//! What an echo message holds, so that its reply can be verified.
+//!
+//! ```text
+//! connection (5) sequence (9) check (6) filler (rest)
+//! ```
+//! All of it is ASCII, so that it is valid UTF-8 in a text frame. The check covers connection,
+//! sequence, size and seed; the filler is a slice of a pool that was made once, at a place that
+//! connection and sequence decide, so that writing and verifying are one copy and one comparison.
+//! A payload too small for the header is filler alone and verified by order and content.
+
+use crate::schedule::mix;
+
+/// Writes and verifies the payloads of one run.
+#[derive(Clone, Debug)]
+pub(crate) struct EchoPayload {
+    filler: Filler,
+    size: usize,
+    seed: u64,
+}
+
+/// What a received payload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// Message `seq` of this connection.
+    Message {
+        /// Its sequence number.
+        seq: u64,
+        /// False when the rest of the content is not what was sent.
+        intact: bool,
+    },
+    /// A message of this run that belongs to another connection.
+    Foreign,
+    /// Not a header.
+    Unreadable,
+}
+
+impl EchoPayload {
+    /// Payloads of `size` bytes.
+    pub(crate) fn new(size: usize, seed: u64) -> Self {
+        Self {
+            filler: Filler::new(size, seed),
+            size,
+            seed,
+        }
+    }
+
+    /// False when the size leaves no room for a header: [`EchoPayload::read`] cannot be used.
+    pub(crate) fn has_header(&self) -> bool {
+        self.size >= HEADER_BYTES
+    }
+
+    /// Appends message `seq` of `connection`.
+    pub(crate) fn write(&self, connection: u32, seq: u64, out: &mut Vec<u8>) {
+        if !self.has_header() {
+            out.extend_from_slice(self.filler.slice(connection, seq, self.size));
+            return;
+        }
+        out.extend_from_slice(&self.header(connection, seq));
+        out.extend_from_slice(self.filler.slice(connection, seq, self.size - HEADER_BYTES));
+    }
+
+    /// Reads the header of a payload that `connection` received and verifies the rest.
+    pub(crate) fn read(&self, connection: u32, payload: &[u8]) -> Reading {
+        let Some((header, filler)) = payload.split_at_checked(HEADER_BYTES) else {
+            return Reading::Unreadable;
+        };
+        let (Some(sender), Some(seq)) = (
+            decode(&header[..CONNECTION_DIGITS]),
+            decode(&header[CONNECTION_DIGITS..CONNECTION_DIGITS + SEQUENCE_DIGITS]),
+        ) else {
+            return Reading::Unreadable;
+        };
+        let Ok(sender) = u32::try_from(sender) else {
+            return Reading::Unreadable;
+        };
+        if header != self.header(sender, seq) {
+            return Reading::Unreadable;
+        }
+        if sender != connection {
+            return Reading::Foreign;
+        }
+        let intact = payload.len() == self.size
+            && filler == self.filler.slice(connection, seq, self.size - HEADER_BYTES);
+        Reading::Message { seq, intact }
+    }
+
+    /// Whether `payload` is message `seq` of `connection`, header or not.
+    pub(crate) fn matches(&self, connection: u32, seq: u64, payload: &[u8]) -> bool {
+        if self.has_header() {
+            return self.read(connection, payload) == Reading::Message { seq, intact: true };
+        }
+        payload == self.filler.slice(connection, seq, self.size)
+    }
+
+    fn header(&self, connection: u32, seq: u64) -> [u8; HEADER_BYTES] {
+        let mut header = [0; HEADER_BYTES];
+        let (numbers, check) = header.split_at_mut(CONNECTION_DIGITS + SEQUENCE_DIGITS);
+        encode(u64::from(connection), &mut numbers[..CONNECTION_DIGITS]);
+        encode(seq, &mut numbers[CONNECTION_DIGITS..]);
+        let key = mix(self.seed ^ self.size as u64, u64::from(connection));
+        encode(mix(key, seq), check);
+        header
+    }
+}
+
+/// Letters and digits from a seed; a slice costs nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct Filler {
+    /// `longest + FILLER_PLACES` bytes.
+    pool: Vec<u8>,
+}
+
+impl Filler {
+    /// A pool from which slices of up to `longest` bytes can be had.
+    pub(crate) fn new(longest: usize, seed: u64) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let pool = (0..longest + FILLER_PLACES)
+            .map(|_| ALPHABET[random.usize(..LETTERS_AND_DIGITS)])
+            .collect();
+        Self { pool }
+    }
+
+    /// The filler of message `seq` of `connection`.
+    pub(crate) fn slice(&self, connection: u32, seq: u64, length: usize) -> &[u8] {
+        let place = mix(u64::from(connection), seq) as usize % FILLER_PLACES;
+        &self.pool[place..place + length]
+    }
+}
+
+fn encode(mut number: u64, digits: &mut [u8]) {
+    for digit in digits.iter_mut().rev() {
+        *digit = ALPHABET[(number & 63) as usize];
+        number >>= 6;
+    }
+}
+
+fn decode(digits: &[u8]) -> Option<u64> {
+    digits.iter().try_fold(0, |number, &digit| {
+        let value = match digit {
+            b'A'..=b'Z' => digit - b'A',
+            b'a'..=b'z' => digit - b'a' + 26,
+            b'0'..=b'9' => digit - b'0' + 52,
+            b'-' => 62,
+            b'_' => 63,
+            _ => return None,
+        };
+        Some(number << 6 | u64::from(value))
+    })
+}
+
+/// The alphabet of base64url, whose first 62 are the filler's.
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+const LETTERS_AND_DIGITS: usize = 62;
+/// 30 bits.
+const CONNECTION_DIGITS: usize = 5;
+/// 54 bits: at a million messages per second on one connection, 570 years.
+const SEQUENCE_DIGITS: usize = 9;
+/// 36 bits: an altered header passes once in 69 thousand million.
+const CHECK_DIGITS: usize = 6;
+const HEADER_BYTES: usize = CONNECTION_DIGITS + SEQUENCE_DIGITS + CHECK_DIGITS;
+/// Different fillers. A prime, so that no pattern of sequence numbers keeps to a few of them.
+const FILLER_PLACES: usize = 4093;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(payload: &EchoPayload, connection: u32, seq: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        payload.write(connection, seq, &mut out);
+        out
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let payload = EchoPayload::new(64, 7);
+        for (connection, seq) in [(0, 0), (9_999_999, 1 << 40), (5, 63)] {
+            let bytes = written(&payload, connection, seq);
+            assert_eq!(bytes.len(), 64);
+            assert!(bytes.is_ascii());
+            let intact = Reading::Message { seq, intact: true };
+            assert_eq!(payload.read(connection, &bytes), intact);
+            assert!(payload.matches(connection, seq, &bytes));
+            assert!(!payload.matches(connection, seq + 1, &bytes));
+        }
+    }
+
+    #[test]
+    fn any_altered_byte_is_found() {
+        let payload = EchoPayload::new(64, 7);
+        let good = written(&payload, 3, 8);
+        for at in 0..64 {
+            let mut bytes = good.clone();
+            bytes[at] ^= 1;
+            let expected = if at < HEADER_BYTES {
+                Reading::Unreadable
+            } else {
+                Reading::Message {
+                    seq: 8,
+                    intact: false,
+                }
+            };
+            assert_eq!(payload.read(3, &bytes), expected, "byte {at}");
+        }
+        let shorter = Reading::Message {
+            seq: 8,
+            intact: false,
+        };
+        assert_eq!(payload.read(3, &good[..63]), shorter);
+        assert_eq!(payload.read(3, &good[..5]), Reading::Unreadable);
+    }
+
+    #[test]
+    fn messages_of_other_connections_sizes_and_seeds_are_told_apart() {
+        let payload = EchoPayload::new(64, 7);
+        assert_eq!(payload.read(3, &written(&payload, 4, 8)), Reading::Foreign);
+        let other_seed = EchoPayload::new(64, 8);
+        assert_eq!(
+            payload.read(3, &written(&other_seed, 3, 8)),
+            Reading::Unreadable
+        );
+        let other_size = EchoPayload::new(65, 7);
+        assert_eq!(
+            payload.read(3, &written(&other_size, 3, 8)),
+            Reading::Unreadable
+        );
+    }
+
+    #[test]
+    fn small_payloads_work_down_to_nothing() {
+        for size in 0..HEADER_BYTES {
+            let payload = EchoPayload::new(size, 7);
+            assert!(!payload.has_header());
+            assert_eq!(written(&payload, 1, 2).len(), size);
+            assert!(payload.matches(1, 2, &written(&payload, 1, 2)));
+            assert!(!payload.matches(1, 2, b"a payload that is too long"));
+        }
+        assert!(EchoPayload::new(HEADER_BYTES, 7).has_header());
+    }
+}

@@ -1,0 +1,445 @@
+//! Intended send times, computed without a clock.
+//!
+//! A [`Schedule`] is the plan of the whole run and is shared; a [`Cursor`] is where one connection
+//! stands in it. All times are nanoseconds from the common start. A time is computed from the
+//! number of its message, never from the time before it, so that nothing drifts; and it does not
+//! depend on how connections are spread over workers.
+
+use crate::scenario::{Arrival, Pacing, Scenario, Stop};
+
+/// The plan of a run: pure, shared by all workers.
+#[derive(Clone, Debug)]
+pub(crate) struct Schedule {
+    shape: Shape,
+    /// Connections over all workers, at least 1.
+    connections: u64,
+    /// No message is intended at or after this time.
+    end_ns: u64,
+    /// Messages over all connections; `None` where only time ends them.
+    messages: Option<u64>,
+    /// Connection `c` starts `c mod stagger_ms` milliseconds late.
+    stagger_ms: Option<u64>,
+    seed: u64,
+}
+
+/// Where one connection stands in the schedule.
+#[derive(Clone, Debug)]
+pub(crate) struct Cursor {
+    /// Intended time of the next message; [`NEVER`] when there is none, or in a closed loop.
+    next_ns: u64,
+    /// Number of the next message in the arithmetic of the shape.
+    k: u64,
+    /// Messages this connection may still send.
+    left: u64,
+    /// Start of this connection's own time: when it joined, its stagger included.
+    epoch_ns: u64,
+    /// Source of its exponential gaps; unused by other shapes.
+    random: fastrand::Rng,
+}
+
+impl Schedule {
+    /// The plan of a scenario.
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        let connections = u64::from(scenario.connections_total());
+        let end_ns = match scenario.stop {
+            Stop::After(duration) => duration_ns(duration),
+            Stop::Messages(_) | Stop::Schedule => NEVER,
+        };
+        let messages = match scenario.stop {
+            Stop::Messages(total) => Some(total),
+            Stop::After(_) | Stop::Schedule => None,
+        };
+        Self {
+            shape: Shape::new(scenario.pacing, connections),
+            connections,
+            end_ns,
+            messages,
+            stagger_ms: scenario.stagger.map(|stagger| stagger.as_millis() as u64),
+            seed: scenario.seed,
+        }
+    }
+
+    /// The cursor of `connection`, which comes up `joined_ns` after the start: 0 behind a barrier.
+    pub(crate) fn join(&self, connection: u32, joined_ns: u64) -> Cursor {
+        let stagger_ms = self
+            .stagger_ms
+            .map_or(0, |window| u64::from(connection) % window);
+        let mut cursor = Cursor {
+            next_ns: NEVER,
+            k: 0,
+            left: self.share(connection),
+            epoch_ns: joined_ns.saturating_add(stagger_ms * 1_000_000),
+            random: fastrand::Rng::with_seed(mix(self.seed, u64::from(connection))),
+        };
+        if let Shape::Constant { rate_millihertz } = self.shape {
+            // The first place of this connection in the common grid that has not passed yet.
+            let round = u128::from(rate_millihertz) * u128::from(joined_ns)
+                / (u128::from(self.connections) * PICO);
+            cursor.k = u64::try_from(round).unwrap_or(u64::MAX);
+            while self.grid_ns(connection, cursor.k, rate_millihertz) < joined_ns {
+                cursor.k += 1;
+            }
+        }
+        self.place(connection, &mut cursor);
+        cursor
+    }
+
+    /// Steps over the message at `cursor.next_ns()`: it was sent, or given up.
+    pub(crate) fn advance(&self, connection: u32, cursor: &mut Cursor) {
+        cursor.k += 1;
+        cursor.left = cursor.left.saturating_sub(1);
+        self.place(connection, cursor);
+    }
+
+    /// Messages of `connection` that are intended before `until_ns` and not sent yet. Draws the
+    /// rest of a Poisson schedule, so the cursor is used up.
+    pub(crate) fn due_before(&self, connection: u32, mut cursor: Cursor, until_ns: u64) -> u64 {
+        let mut due = 0;
+        while cursor.next_ns < until_ns {
+            due += 1;
+            self.advance(connection, &mut cursor);
+        }
+        due
+    }
+
+    /// When sending ends by the schedule; `None` where the peer decides.
+    pub(crate) fn planned_ns(&self) -> Option<u64> {
+        let of_shape = match (self.shape, self.messages) {
+            (Shape::Constant { rate_millihertz }, Some(messages)) => {
+                u64::try_from(u128::from(messages) * PICO / u128::from(rate_millihertz)).ok()
+            }
+            (Shape::Poisson { gap_ns }, Some(messages)) => {
+                Some((messages as f64 * gap_ns / self.connections as f64) as u64)
+            }
+            (
+                Shape::Batches {
+                    batch,
+                    wait_ns,
+                    messages: own,
+                },
+                _,
+            ) => {
+                let stagger = self.stagger_ms.unwrap_or(1).saturating_sub(1) * 1_000_000;
+                Some(
+                    ((own - 1) / batch)
+                        .saturating_mul(wait_ns)
+                        .saturating_add(stagger),
+                )
+            }
+            (Shape::Closed | Shape::Hold, _)
+            | (Shape::Constant { .. } | Shape::Poisson { .. }, None) => None,
+        };
+        match of_shape {
+            Some(of_shape) => Some(of_shape.min(self.end_ns)),
+            None => (self.end_ns != NEVER).then_some(self.end_ns),
+        }
+    }
+
+    /// When no message is intended any more; [`NEVER`] where only a number of messages ends it.
+    pub(crate) fn end_ns(&self) -> u64 {
+        self.end_ns
+    }
+
+    /// Messages of `connection`: all shares add up to the total, however many connections.
+    fn share(&self, connection: u32) -> u64 {
+        let of_total = self.messages.map_or(NEVER, |messages| {
+            let rest = messages % self.connections;
+            messages / self.connections + u64::from(u64::from(connection) < rest)
+        });
+        match self.shape {
+            Shape::Batches { messages, .. } => messages.min(of_total),
+            Shape::Hold => 0,
+            Shape::Closed | Shape::Constant { .. } | Shape::Poisson { .. } => of_total,
+        }
+    }
+
+    /// Computes the time of message `cursor.k`.
+    fn place(&self, connection: u32, cursor: &mut Cursor) {
+        let next_ns = match self.shape {
+            _ if cursor.left == 0 => NEVER,
+            Shape::Closed | Shape::Hold => NEVER,
+            Shape::Constant { rate_millihertz } => {
+                self.grid_ns(connection, cursor.k, rate_millihertz)
+            }
+            Shape::Poisson { gap_ns } => {
+                let before_ns = if cursor.k == 0 {
+                    cursor.epoch_ns
+                } else {
+                    cursor.next_ns
+                };
+                before_ns.saturating_add(exponential_ns(&mut cursor.random, gap_ns))
+            }
+            Shape::Batches { batch, wait_ns, .. } => cursor
+                .epoch_ns
+                .saturating_add((cursor.k / batch).saturating_mul(wait_ns)),
+        };
+        cursor.next_ns = if next_ns < self.end_ns {
+            next_ns
+        } else {
+            NEVER
+        };
+    }
+
+    /// The constant rate: message `i = k * connections + connection` at `i / rate`.
+    fn grid_ns(&self, connection: u32, k: u64, rate_millihertz: u64) -> u64 {
+        let i = u128::from(k) * u128::from(self.connections) + u128::from(connection);
+        u64::try_from(i * PICO / u128::from(rate_millihertz)).unwrap_or(NEVER)
+    }
+}
+
+impl Cursor {
+    /// Intended time of the next message; [`NEVER`] when there is none.
+    pub(crate) fn next_ns(&self) -> u64 {
+        self.next_ns
+    }
+
+    /// When a closed loop on this connection starts.
+    pub(crate) fn epoch_ns(&self) -> u64 {
+        self.epoch_ns
+    }
+
+    /// Messages this connection may still send, in a closed loop.
+    pub(crate) fn left(&self) -> u64 {
+        self.left
+    }
+}
+
+/// No such time.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    Closed,
+    Constant {
+        /// Messages in 1000 s over all connections.
+        rate_millihertz: u64,
+    },
+    Poisson {
+        /// Mean gap on one connection. Independent arrivals on each connection add up to
+        /// independent arrivals over all of them.
+        gap_ns: f64,
+    },
+    Batches {
+        batch: u64,
+        wait_ns: u64,
+        /// Messages per connection, at least 1.
+        messages: u64,
+    },
+    Hold,
+}
+
+impl Shape {
+    fn new(pacing: Pacing, connections: u64) -> Self {
+        match pacing {
+            Pacing::Closed { .. } => Self::Closed,
+            Pacing::Open {
+                rate,
+                arrival: Arrival::Constant,
+                ..
+            } => Self::Constant {
+                rate_millihertz: (rate * 1000.0).round().max(1.0) as u64,
+            },
+            Pacing::Open {
+                rate,
+                arrival: Arrival::Poisson,
+                ..
+            } => Self::Poisson {
+                gap_ns: connections as f64 * 1e9 / rate,
+            },
+            Pacing::Batches {
+                batch,
+                wait,
+                batches,
+                ..
+            } => Self::Batches {
+                batch: u64::from(batch),
+                wait_ns: duration_ns(wait),
+                messages: u64::from(batch).saturating_mul(batches),
+            },
+            Pacing::Hold => Self::Hold,
+        }
+    }
+}
+
+/// A duration as nanoseconds, at most [`NEVER`].
+pub(crate) fn duration_ns(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(NEVER)
+}
+
+/// Spreads consecutive numbers over all 64 bits (the finaliser of SplitMix64).
+pub(crate) fn mix(seed: u64, number: u64) -> u64 {
+    let mut z = seed ^ number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+fn exponential_ns(random: &mut fastrand::Rng, mean_ns: f64) -> u64 {
+    // 1 - u lies in (0, 1], so that the logarithm is finite.
+    (-(1.0 - random.f64()).ln() * mean_ns).round() as u64
+}
+
+/// Nanoseconds times 1000, because rates are counted in 1000 s.
+const PICO: u128 = 1_000_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::scenario::Settings;
+    use crate::target::Target;
+
+    fn schedule(connections: u32, pacing: Pacing, stop: Stop) -> Schedule {
+        schedule_with(Settings {
+            connections,
+            pacing,
+            stop,
+            ..Settings::default()
+        })
+    }
+
+    fn schedule_with(settings: Settings) -> Schedule {
+        let targets = vec![Target::parse("ws://127.0.0.1:9/").unwrap()];
+        Schedule::new(
+            &Scenario::new(Settings {
+                targets,
+                ..settings
+            })
+            .unwrap(),
+        )
+    }
+
+    fn open(rate: f64, arrival: Arrival) -> Pacing {
+        Pacing::Open {
+            rate,
+            arrival,
+            in_flight: None,
+        }
+    }
+
+    fn times(schedule: &Schedule, connection: u32, joined_ns: u64) -> Vec<u64> {
+        let mut cursor = schedule.join(connection, joined_ns);
+        let mut times = Vec::new();
+        while cursor.next_ns() != NEVER {
+            times.push(cursor.next_ns());
+            schedule.advance(connection, &mut cursor);
+        }
+        times
+    }
+
+    #[test]
+    fn a_constant_rate_is_one_grid_over_all_connections_without_drift() {
+        let schedule = schedule(
+            7,
+            open(3.0, Arrival::Constant),
+            Stop::After(Duration::from_secs(3600)),
+        );
+        let mut all: Vec<u64> = (0..7).flat_map(|c| times(&schedule, c, 0)).collect();
+        all.sort_unstable();
+        let grid: Vec<u64> = (0..3 * 3600).map(|i| i * 1_000_000_000 / 3).collect();
+        assert_eq!(all, grid);
+    }
+
+    #[test]
+    fn a_number_of_messages_is_met_exactly_by_every_shape() {
+        let batches = Pacing::Batches {
+            batch: 3,
+            wait: Duration::from_millis(10),
+            batches: 1000,
+            in_flight: None,
+        };
+        let shapes = [
+            open(1e6, Arrival::Constant),
+            open(1e6, Arrival::Poisson),
+            batches,
+        ];
+        for pacing in shapes {
+            for messages in [1, 6, 7, 1001] {
+                let schedule = schedule(7, pacing, Stop::Messages(messages));
+                let sent: usize = (0..7).map(|c| times(&schedule, c, 0).len()).sum();
+                assert_eq!(sent as u64, messages, "{pacing:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_joins_late_starts_at_its_next_place_in_the_grid() {
+        let schedule = schedule(
+            4,
+            open(4.0, Arrival::Constant),
+            Stop::After(Duration::from_secs(5)),
+        );
+        assert_eq!(times(&schedule, 1, 0)[0], 250_000_000);
+        assert_eq!(times(&schedule, 1, 250_000_000)[0], 250_000_000);
+        assert_eq!(times(&schedule, 1, 250_000_001)[0], 1_250_000_000);
+        assert_eq!(times(&schedule, 1, 4_300_000_000), Vec::<u64>::new());
+    }
+
+    #[test]
+    fn poisson_arrivals_have_the_rate_and_the_spread_of_poisson() {
+        let stop = Stop::After(Duration::from_secs(100));
+        let schedule = schedule(10, open(1000.0, Arrival::Poisson), stop);
+        let mut all: Vec<u64> = (0..10).flat_map(|c| times(&schedule, c, 0)).collect();
+        all.sort_unstable();
+        // 100,000 expected; five standard deviations are 1,581.
+        assert!((98_419..=101_581).contains(&all.len()), "{}", all.len());
+        let gaps: Vec<f64> = all
+            .windows(2)
+            .map(|pair| (pair[1] - pair[0]) as f64)
+            .collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        let variation = variance.sqrt() / mean;
+        assert!((0.97..1.03).contains(&variation), "{variation}");
+        assert_eq!(
+            times(&schedule, 3, 0),
+            times(&schedule, 3, 0),
+            "the seed decides"
+        );
+    }
+
+    #[test]
+    fn batches_are_those_of_seed_001() {
+        let wait = Duration::from_millis(1000);
+        let schedule = schedule_with(Settings {
+            connections: 250,
+            pacing: Pacing::Batches {
+                batch: 2,
+                wait,
+                batches: 3,
+                in_flight: None,
+            },
+            stop: Stop::Schedule,
+            stagger: Some(Duration::from_millis(100)),
+            ..Settings::default()
+        });
+        let milliseconds: Vec<u64> = times(&schedule, 142, 0)
+            .iter()
+            .map(|ns| ns / 1_000_000)
+            .collect();
+        assert_eq!(milliseconds, [42, 42, 1042, 1042, 2042, 2042]);
+        assert_eq!(schedule.planned_ns(), Some(2_099_000_000));
+    }
+
+    #[test]
+    fn the_end_is_exclusive_and_what_was_due_is_counted() {
+        let stop = Stop::After(Duration::from_secs(1));
+        let schedule = schedule(1, open(10.0, Arrival::Constant), stop);
+        assert_eq!(times(&schedule, 0, 0).len(), 10);
+        let mut cursor = schedule.join(0, 0);
+        schedule.advance(0, &mut cursor);
+        assert_eq!(schedule.due_before(0, cursor.clone(), 500_000_000), 4);
+        assert_eq!(schedule.due_before(0, cursor, NEVER), 9);
+    }
+
+    #[test]
+    fn closed_loops_and_held_connections_have_no_times() {
+        let schedule = schedule(3, Pacing::Closed { in_flight: 2 }, Stop::Messages(7));
+        let left: Vec<u64> = (0..3).map(|c| schedule.join(c, 5).left()).collect();
+        assert_eq!(left, [3, 2, 2]);
+        assert_eq!(schedule.join(0, 5).next_ns(), NEVER);
+        assert_eq!(schedule.join(0, 5).epoch_ns(), 5);
+        assert_eq!(schedule.planned_ns(), None);
+    }
+}
