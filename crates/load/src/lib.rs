@@ -3,13 +3,18 @@
 //! The reference of a latency is the computed intended time, never a clock read after waking.
 
 mod amplify;
+mod cpu;
 mod ledger;
 mod payload;
+mod preflight;
 mod run;
 mod scenario;
 mod schedule;
 mod slo;
+mod sources;
+mod tally;
 mod target;
+mod verdict;
 
 // The public interface is:
 pub use crate::run::{Control, Ending, LoadError, Outcome, Phase, Progress, run};

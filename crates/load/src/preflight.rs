@@ -1,0 +1,146 @@
+//! What the machine must allow, checked before the first connection.
+
+use std::fs;
+use std::net::SocketAddr;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::scenario::Scenario;
+use crate::sources::Sources;
+
+/// Checks descriptors, ports and memory, raises what may be raised, and chooses the sources. The
+/// error is one sentence with the command that helps.
+pub(crate) fn check(scenario: &Scenario, targets: &[SocketAddr]) -> Result<Sources, String> {
+    let needed = descriptors_needed(scenario.connections_total(), scenario.workers());
+    ensure_descriptors(needed)?;
+    let sources = Sources::choose(
+        targets,
+        scenario.connections,
+        port_count(),
+        &scenario.sources,
+    )?;
+    let secure = scenario
+        .targets
+        .iter()
+        .filter(|target| target.is_secure())
+        .count() as u64;
+    let connections = u64::from(scenario.connections);
+    let plain = scenario.targets.len() as u64 - secure;
+    let bytes = connections * (plain * PLAIN_BYTES + secure * SECURE_BYTES)
+        + u64::from(scenario.workers()) * WORKER_BYTES;
+    ensure_memory(bytes, available_bytes())?;
+    Ok(sources)
+}
+
+/// Soft limit of descriptors now, for the environment of a result.
+pub(crate) fn descriptors_needed(connections: u32, workers: u32) -> u64 {
+    let open = fs::read_dir("/proc/self/fd").map_or(OPEN_DEFAULT, |entries| entries.count() as u64);
+    u64::from(connections) + u64::from(workers) * WORKER_DESCRIPTORS + open + SPARE_DESCRIPTORS
+}
+
+fn ensure_descriptors(needed: u64) -> Result<(), String> {
+    let limit = getrlimit(Resource::Nofile);
+    let soft = limit.current.unwrap_or(u64::MAX);
+    if soft >= needed {
+        return Ok(());
+    }
+    let hard = limit.maximum.unwrap_or(u64::MAX);
+    let wanted = Rlimit {
+        current: Some(needed),
+        maximum: limit.maximum,
+    };
+    if hard >= needed && setrlimit(Resource::Nofile, wanted).is_ok() {
+        return Ok(());
+    }
+    Err(format!(
+        "{needed} file descriptors are needed and {} allowed: run `ulimit -n {}` as root first, \
+         or make fewer connections with `-c`",
+        soft.max(hard),
+        needed.next_power_of_two().max(65_536)
+    ))
+}
+
+fn ensure_memory(needed: u64, available: Option<u64>) -> Result<(), String> {
+    match available {
+        Some(available) if available < needed => Err(format!(
+            "about {} MiB of memory are needed and {} MiB available (`free -m`): make fewer \
+             connections with `-c`",
+            needed >> 20,
+            available >> 20
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Ephemeral ports of one source address for one destination.
+fn port_count() -> u32 {
+    fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")
+        .ok()
+        .and_then(|text| parse_port_range(&text))
+        .unwrap_or(PORTS_DEFAULT)
+}
+
+fn parse_port_range(text: &str) -> Option<u32> {
+    let mut ends = text.split_ascii_whitespace().map(str::parse::<u32>);
+    let (low, high) = (ends.next()?.ok()?, ends.next()?.ok()?);
+    (high + 1).checked_sub(low).filter(|&count| count > 0)
+}
+
+fn available_bytes() -> Option<u64> {
+    parse_available(&fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+fn parse_available(text: &str) -> Option<u64> {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+/// User and kernel memory of a ws connection at our end.
+const PLAIN_BYTES: u64 = 8 * 1024;
+/// The same for wss.
+const SECURE_BYTES: u64 = 48 * 1024;
+/// Histograms and buffers of a worker.
+const WORKER_BYTES: u64 = 16 * 1024 * 1024;
+/// Descriptors of a worker: epoll, waker, timer, a file of /proc.
+const WORKER_DESCRIPTORS: u64 = 4;
+/// Descriptors kept free: the result, name resolution, trust anchors.
+const SPARE_DESCRIPTORS: u64 = 32;
+/// Open descriptors assumed where /proc cannot say.
+const OPEN_DEFAULT: u64 = 16;
+/// Linux's default range, 32768 to 60999.
+const PORTS_DEFAULT: u32 = 28_232;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_the_kernel_are_read() {
+        assert_eq!(parse_port_range("32768\t60999\n"), Some(28_232));
+        assert_eq!(parse_port_range("5 4"), None);
+        assert_eq!(parse_port_range(""), None);
+        let meminfo = "MemTotal: 9 kB\nMemAvailable:   2048 kB\n";
+        assert_eq!(parse_available(meminfo), Some(2 << 20));
+        assert_eq!(parse_available("MemTotal: 9 kB\n"), None);
+    }
+
+    #[test]
+    fn what_is_missing_is_said_with_the_command_that_helps() {
+        let sentence = ensure_descriptors(u64::MAX / 4).unwrap_err();
+        assert!(sentence.contains("ulimit -n"), "{sentence}");
+        let sentence = ensure_memory(3 << 20, Some(2 << 20)).unwrap_err();
+        assert!(
+            sentence.contains("3 MiB") && sentence.contains("2 MiB available"),
+            "{sentence}"
+        );
+        assert!(ensure_memory(1, None).is_ok());
+    }
+
+    #[test]
+    fn a_small_need_is_met() {
+        assert!(ensure_descriptors(descriptors_needed(1, 1)).is_ok());
+    }
+}

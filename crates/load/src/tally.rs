@@ -1,0 +1,393 @@
+//! What one worker records between two snapshots, without locks.
+//!
+//! A worker fills one tally, hands it over once a second and goes on with another one; the totals
+//! of a run are the sum of all tallies, so that nothing is recorded twice.
+
+use std::collections::BTreeMap;
+
+use moonwire_report::{Handshake, Histogram};
+
+use crate::ledger::Reply;
+
+/// Histograms and counters of one worker and one interval, or the sum of many. About 3 MiB, all
+/// taken at once.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) response: Histogram,
+    pub(crate) service: Histogram,
+    pub(crate) send_lag: Histogram,
+    pub(crate) slot_wait: Histogram,
+    pub(crate) first_reply: Histogram,
+    pub(crate) round_trip_seed: Histogram,
+    pub(crate) one_way: Histogram,
+    pub(crate) handshake: Handshake,
+    /// Lateness of the worker's heartbeat, from its intended times.
+    pub(crate) heartbeat: Histogram,
+    pub(crate) counters: Counters,
+    /// Errors by their text. Bounded by [`KINDS_MAX`].
+    pub(crate) errors: BTreeMap<String, u64>,
+    /// Close codes received.
+    pub(crate) closes: BTreeMap<u16, u64>,
+    pub(crate) occupancy: Occupancy,
+}
+
+/// The plain numbers of a tally.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    /// Messages handed to a socket.
+    pub(crate) sent: u64,
+    /// Replies received, duplicates included.
+    pub(crate) received: u64,
+    /// Replies that were awaited.
+    pub(crate) distinct: u64,
+    pub(crate) duplicate: u64,
+    pub(crate) reordered: u64,
+    pub(crate) corrupt: u64,
+    pub(crate) unexpected: u64,
+    /// Messages that found the socket's queue full and were sent later.
+    pub(crate) backpressured: u64,
+    pub(crate) bytes_sent: u64,
+    pub(crate) bytes_received: u64,
+    /// Handshakes completed.
+    pub(crate) connects_ok: u64,
+    pub(crate) connects_failed: u64,
+    pub(crate) connects_retried: u64,
+    pub(crate) reconnected: u64,
+    /// One-way latencies that came out negative, and were counted as 0.
+    pub(crate) one_way_negative: u64,
+    /// Lines of the raw CSV that found its queue full.
+    pub(crate) raw_dropped: u64,
+}
+
+impl Tally {
+    /// Records a message that was due at `intended_ns`, had a slot from `ready_ns` on and was
+    /// handed to the socket at `wire_ns`.
+    pub(crate) fn sent(&mut self, intended_ns: u64, ready_ns: u64, wire_ns: u64) {
+        self.counters.sent += 1;
+        let ready_ns = ready_ns.max(intended_ns);
+        self.slot_wait.record(ready_ns - intended_ns);
+        self.send_lag.record(wire_ns.saturating_sub(ready_ns));
+        self.occupancy.enter(wire_ns);
+    }
+
+    /// Records an awaited reply that arrived at `now_ns`.
+    pub(crate) fn replied(&mut self, reply: &Reply, now_ns: u64) {
+        let since_intended_ns = now_ns.saturating_sub(reply.entry.intended_ns);
+        let since_wire_ns = now_ns.saturating_sub(reply.entry.wire_ns);
+        self.counters.received += 1;
+        self.counters.distinct += 1;
+        self.counters.reordered += u64::from(reply.reordered);
+        self.round_trip_seed.record(since_wire_ns);
+        if reply.first {
+            self.first_reply.record(since_intended_ns);
+        }
+        if reply.last {
+            self.response.record(since_intended_ns);
+            self.service.record(since_wire_ns);
+            self.occupancy.leave(reply.entry.wire_ns, now_ns);
+        }
+    }
+
+    /// Counts an error; texts beyond [`KINDS_MAX`] share one entry.
+    pub(crate) fn error(&mut self, text: &str) {
+        if let Some(count) = self.errors.get_mut(text) {
+            *count += 1;
+        } else if self.errors.len() < KINDS_MAX {
+            self.errors.insert(text.to_owned(), 1);
+        } else {
+            *self
+                .errors
+                .entry("further kinds of errors".to_owned())
+                .or_insert(0) += 1;
+        }
+    }
+
+    /// Counts the close code of a connection that ended.
+    pub(crate) fn closed(&mut self, code: u16) {
+        *self.closes.entry(code).or_insert(0) += 1;
+    }
+
+    /// Adds everything `other` holds.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        let (own, others) = (self.histograms_mut(), other.histograms());
+        for (own, other) in own.into_iter().zip(others) {
+            if !other.is_empty() {
+                own.merge(other);
+            }
+        }
+        self.counters.add(&other.counters);
+        for (text, count) in &other.errors {
+            *self.errors.entry(text.clone()).or_insert(0) += count;
+        }
+        for (&code, count) in &other.closes {
+            *self.closes.entry(code).or_insert(0) += count;
+        }
+    }
+
+    /// Forgets everything but who is in flight, and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        for histogram in self.histograms_mut() {
+            if !histogram.is_empty() {
+                histogram.clear();
+            }
+        }
+        self.counters = Counters::default();
+        self.errors.clear();
+        self.closes.clear();
+        self.occupancy = Occupancy::default();
+    }
+
+    fn histograms(&self) -> [&Histogram; 12] {
+        [
+            &self.response,
+            &self.service,
+            &self.send_lag,
+            &self.slot_wait,
+            &self.first_reply,
+            &self.round_trip_seed,
+            &self.one_way,
+            &self.handshake.tcp,
+            &self.handshake.tls,
+            &self.handshake.upgrade,
+            &self.handshake.total,
+            &self.heartbeat,
+        ]
+    }
+
+    fn histograms_mut(&mut self) -> [&mut Histogram; 12] {
+        [
+            &mut self.response,
+            &mut self.service,
+            &mut self.send_lag,
+            &mut self.slot_wait,
+            &mut self.first_reply,
+            &mut self.round_trip_seed,
+            &mut self.one_way,
+            &mut self.handshake.tcp,
+            &mut self.handshake.tls,
+            &mut self.handshake.upgrade,
+            &mut self.handshake.total,
+            &mut self.heartbeat,
+        ]
+    }
+}
+
+impl Counters {
+    fn add(&mut self, other: &Self) {
+        let Self {
+            sent,
+            received,
+            distinct,
+            duplicate,
+            reordered,
+            corrupt,
+            unexpected,
+            backpressured,
+            bytes_sent,
+            bytes_received,
+            connects_ok,
+            connects_failed,
+            connects_retried,
+            reconnected,
+            one_way_negative,
+            raw_dropped,
+        } = other;
+        self.sent += sent;
+        self.received += received;
+        self.distinct += distinct;
+        self.duplicate += duplicate;
+        self.reordered += reordered;
+        self.corrupt += corrupt;
+        self.unexpected += unexpected;
+        self.backpressured += backpressured;
+        self.bytes_sent += bytes_sent;
+        self.bytes_received += bytes_received;
+        self.connects_ok += connects_ok;
+        self.connects_failed += connects_failed;
+        self.connects_retried += connects_retried;
+        self.reconnected += reconnected;
+        self.one_way_negative += one_way_negative;
+        self.raw_dropped += raw_dropped;
+    }
+}
+
+/// How many messages were in flight, as an integral over time and as a sum over messages: by
+/// Little's law the two are equal, if every message was recorded and no time was misread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Occupancy {
+    /// Messages in flight now.
+    in_flight: u64,
+    /// When `in_flight` changed last.
+    changed_ns: u64,
+    /// Sum of `in_flight` times its duration, in this interval.
+    integral: u128,
+    /// Sum of the wire times of those in flight.
+    wire_sum: u128,
+    /// Age of those in flight when the interval began.
+    age_before: u128,
+    /// Time in flight of messages that left without their last reply, in this interval.
+    abandoned_ns: u128,
+}
+
+impl Occupancy {
+    fn enter(&mut self, wire_ns: u64) {
+        self.step(wire_ns);
+        self.in_flight += 1;
+        self.wire_sum += u128::from(wire_ns);
+    }
+
+    fn leave(&mut self, wire_ns: u64, now_ns: u64) {
+        self.step(now_ns);
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.wire_sum = self.wire_sum.saturating_sub(u128::from(wire_ns));
+    }
+
+    /// A message leaves without its last reply: its connection is gone.
+    pub(crate) fn abandon(&mut self, wire_ns: u64, now_ns: u64) {
+        self.leave(wire_ns, now_ns);
+        self.abandoned_ns += u128::from(now_ns.saturating_sub(wire_ns));
+    }
+
+    /// Messages in flight now.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// Ends an interval at `now_ns`: the state that the next one begins with.
+    pub(crate) fn cut(&mut self, now_ns: u64) -> Self {
+        self.step(now_ns);
+        let age_before = self.age(now_ns);
+        Self {
+            integral: 0,
+            abandoned_ns: 0,
+            age_before,
+            ..*self
+        }
+    }
+
+    /// Both sides of Little's law for an interval that was just cut, in message-nanoseconds:
+    /// what was seen in flight, and what the recorded service times add up to.
+    pub(crate) fn both_sides(&self, service: &Histogram) -> (f64, f64) {
+        let recorded_ns = service.mean_ns().unwrap_or(0.0) * service.count() as f64;
+        let aged = self.age(self.changed_ns) as f64 - self.age_before as f64;
+        (
+            self.integral as f64,
+            recorded_ns + self.abandoned_ns as f64 + aged,
+        )
+    }
+
+    fn age(&self, now_ns: u64) -> u128 {
+        (u128::from(self.in_flight) * u128::from(now_ns)).saturating_sub(self.wire_sum)
+    }
+
+    fn step(&mut self, now_ns: u64) {
+        // Replies of one turn share a stamp that may lie before the last send's.
+        let elapsed_ns = i128::from(now_ns) - i128::from(self.changed_ns);
+        let added = elapsed_ns * i128::from(self.in_flight);
+        self.integral = self.integral.saturating_add_signed(added);
+        self.changed_ns = now_ns;
+    }
+}
+
+/// Different texts of errors that are told apart.
+const KINDS_MAX: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{Entry, Ledger, Settled};
+
+    const MS: u64 = 1_000_000;
+
+    /// Sends one message and takes its replies, all at the given milliseconds.
+    fn exchange(intended: u64, ready: u64, wire: u64, replies: &[u64]) -> Tally {
+        let mut tally = Tally::default();
+        let mut ledger = Ledger::default();
+        tally.sent(intended * MS, ready * MS, wire * MS);
+        let count = u16::try_from(replies.len()).unwrap();
+        ledger.enter(Entry::new(intended * MS, wire * MS, 0, count));
+        for at in replies {
+            let Settled::Reply(reply) = ledger.settle(0) else {
+                panic!("awaited")
+            };
+            tally.replied(&reply, at * MS);
+        }
+        tally
+    }
+
+    fn ms(histogram: &Histogram) -> Vec<u64> {
+        histogram
+            .buckets()
+            .map(|bucket| (bucket.low_ns + MS / 2) / MS)
+            .collect()
+    }
+
+    #[test]
+    fn the_reference_of_a_response_is_the_intended_time() {
+        let tally = exchange(100, 100, 130, &[150]);
+        assert_eq!(ms(&tally.response), [50]);
+        assert_eq!(ms(&tally.service), [20]);
+        assert_eq!(ms(&tally.send_lag), [30]);
+        assert_eq!(ms(&tally.slot_wait), [0]);
+    }
+
+    #[test]
+    fn waiting_for_a_slot_is_kept_apart_from_the_generators_lag() {
+        let tally = exchange(100, 1000, 1002, &[1010]);
+        assert_eq!(ms(&tally.response), [910]);
+        assert_eq!(ms(&tally.slot_wait), [900]);
+        assert_eq!(ms(&tally.send_lag), [2]);
+        assert_eq!(ms(&tally.service), [8]);
+    }
+
+    #[test]
+    fn first_and_last_reply_and_the_round_trip_of_the_seed() {
+        let tally = exchange(10, 10, 11, &[20, 30, 41]);
+        assert_eq!(ms(&tally.first_reply), [10]);
+        assert_eq!(ms(&tally.response), [31]);
+        assert_eq!(ms(&tally.round_trip_seed), [9, 19, 30]);
+        assert_eq!(tally.counters.distinct, 3);
+        assert_eq!(tally.occupancy.in_flight(), 0);
+    }
+
+    #[test]
+    fn littles_law_holds_over_windows_that_cut_messages() {
+        let mut tally = exchange(0, 0, 10, &[25]);
+        tally.sent(30 * MS, 30 * MS, 30 * MS);
+        let next = tally.occupancy.cut(50 * MS);
+        let (seen, recorded) = tally.occupancy.both_sides(&tally.service);
+        assert_eq!(seen, (15 + 20) as f64 * MS as f64);
+        assert_eq!(recorded, seen);
+        let mut later = Tally {
+            occupancy: next,
+            ..Tally::default()
+        };
+        later.occupancy.abandon(30 * MS, 70 * MS);
+        later.occupancy.cut(100 * MS);
+        let (seen, recorded) = later.occupancy.both_sides(&later.service);
+        assert_eq!((seen, recorded), (20.0 * MS as f64, 20.0 * MS as f64));
+    }
+
+    #[test]
+    fn a_message_that_was_never_recorded_breaks_littles_law() {
+        let mut tally = exchange(0, 0, 10, &[25]);
+        tally.occupancy.cut(50 * MS);
+        let (seen, recorded) = tally.occupancy.both_sides(&Histogram::new());
+        assert!(seen > 0.0 && recorded == 0.0);
+    }
+
+    #[test]
+    fn merging_adds_and_clearing_forgets() {
+        let mut total = exchange(0, 0, 1, &[5]);
+        let mut other = exchange(0, 0, 1, &[9]);
+        other.error("refused");
+        other.closed(1001);
+        total.merge(&other);
+        assert_eq!(total.response.count(), 2);
+        assert_eq!(total.counters.sent, 2);
+        assert_eq!((total.errors["refused"], total.closes[&1001]), (1, 1));
+        total.clear();
+        assert!(total.response.is_empty() && total.errors.is_empty());
+        assert_eq!(total.counters, Counters::default());
+    }
+}

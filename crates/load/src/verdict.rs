@@ -1,0 +1,458 @@
+//! Whether the figures are the server's, or the generator's own.
+//!
+//! | evidence | SUSPECT | INVALID |
+//! |---|---|---|
+//! | p99 of the send lag, and of the heartbeat's lateness, over its budget | above 1 | above 2 |
+//! | messages due that the generator did not send though it could | | above 1 % |
+//! | messages due that waited for the peer to the end | above 1 % | |
+//! | a worker thread was busy | above 95 % of the time | |
+//! | a worker thread waited for a CPU | above 10 % | above 25 %, or longer than it ran |
+//! | CPU time taken by other guests of the host | above 5 % | above 20 % |
+//! | windows in which Little's law does not hold within 5 % | above 5 % | above half |
+//!
+//! The budget is 1 ms or 5 % of the median response, whichever is larger. Twice the budget is
+//! where a tenth of the median, or 2 ms, comes from the generator in one message of a hundred.
+//! Waiting for a slot never makes a run INVALID: it is the peer's doing, and in the response time.
+
+use moonwire_report::{Assessment, Histogram, Verdict};
+
+use crate::cpu::ThreadCpu;
+use crate::tally::Tally;
+
+/// Everything a verdict is drawn from.
+#[derive(Debug)]
+pub(crate) struct Evidence<'a> {
+    /// The sum of all tallies.
+    pub(crate) totals: &'a Tally,
+    /// Connections the scenario wants.
+    pub(crate) connections: u64,
+    /// Connections that were up when sending started.
+    pub(crate) online: u64,
+    /// Whether anything was to be sent.
+    pub(crate) sends: bool,
+    /// Messages due and never sent, because their connection had no slot or was down.
+    pub(crate) unsent_waiting: u64,
+    /// Messages due and never sent though nothing was in their way.
+    pub(crate) unsent_ready: u64,
+    /// Replies that never came.
+    pub(crate) lost: u64,
+    /// Each worker's CPU and the time it is to be compared with.
+    pub(crate) workers: &'a [(ThreadCpu, u64)],
+    /// Share of the machine's time that other guests took.
+    pub(crate) steal: Option<f64>,
+    /// Share of time in which something waited for a CPU, for the remarks.
+    pub(crate) pressure: Option<f64>,
+    /// Windows looked at, and those in which Little's law did not hold.
+    pub(crate) windows: (u64, u64),
+    /// Why the run died, if it did.
+    pub(crate) died: Option<&'a str>,
+    /// The run was stopped from outside.
+    pub(crate) interrupted: bool,
+}
+
+/// Weighs the evidence.
+pub(crate) fn assess(evidence: &Evidence<'_>) -> Assessment {
+    let mut assessment = Assessment::valid();
+    weigh_ending(evidence, &mut assessment);
+    if evidence.totals.counters.connects_ok > 0 {
+        weigh_rate(evidence, &mut assessment);
+        weigh_lateness(evidence, &mut assessment);
+        weigh_cpu(evidence, &mut assessment);
+        weigh_windows(evidence, &mut assessment);
+    }
+    remark(evidence, &mut assessment);
+    assessment
+}
+
+/// Largest p99 of the send lag that leaves a run VALID.
+pub(crate) fn lag_budget_ns(response: &Histogram) -> u64 {
+    let of_median = response.quantile_ns(0.5).unwrap_or(0) / 20;
+    of_median.max(LAG_BUDGET_MIN_NS)
+}
+
+fn weigh_ending(evidence: &Evidence<'_>, assessment: &mut Assessment) {
+    let counters = &evidence.totals.counters;
+    if counters.connects_ok == 0 {
+        let why = evidence
+            .totals
+            .errors
+            .iter()
+            .max_by_key(|(_, count)| **count);
+        let why = why.map_or_else(String::new, |(text, count)| {
+            format!(": {text} ({count} times)")
+        });
+        assessment.add(
+            Verdict::Invalid,
+            format!("no connection could be made{why}"),
+        );
+        return;
+    }
+    if let Some(why) = evidence.died {
+        assessment.add(Verdict::Invalid, why);
+    }
+    if evidence.interrupted {
+        assessment.add(Verdict::Suspect, "the run was interrupted before its end");
+    }
+    if evidence.online < evidence.connections {
+        let down = evidence.connections - evidence.online;
+        let sentence = format!("{down} of {} connections were not up", evidence.connections);
+        assessment.add(Verdict::Suspect, sentence);
+    }
+    if evidence.sends && counters.sent == 0 && evidence.died.is_none() {
+        assessment.add(Verdict::Invalid, "no message was sent");
+    }
+    if counters.sent > 0 && counters.distinct == 0 {
+        assessment.add(Verdict::Invalid, "no reply arrived to any message");
+    }
+}
+
+fn weigh_rate(evidence: &Evidence<'_>, assessment: &mut Assessment) {
+    let due = evidence.totals.counters.sent + evidence.unsent_waiting + evidence.unsent_ready;
+    let share = |part: u64| part as f64 / due.max(1) as f64;
+    if share(evidence.unsent_ready) > UNSENT_SHARE {
+        let sentence = format!(
+            "the send rate was not reached: {} of {due} messages due were not sent in time",
+            evidence.unsent_ready
+        );
+        assessment.add(Verdict::Invalid, sentence);
+    }
+    if share(evidence.unsent_waiting) > UNSENT_SHARE {
+        let sentence = format!(
+            "the send rate was not reached: {} of {due} messages due waited for the server to \
+             the end (for a slot, for room in the socket, or for their connection)",
+            evidence.unsent_waiting
+        );
+        assessment.add(Verdict::Suspect, sentence);
+    }
+}
+
+fn weigh_lateness(evidence: &Evidence<'_>, assessment: &mut Assessment) {
+    let totals = evidence.totals;
+    let budget_ns = lag_budget_ns(&totals.response);
+    let kinds = [
+        ("send lag", &totals.send_lag),
+        ("heartbeat lateness", &totals.heartbeat),
+    ];
+    for (what, histogram) in kinds {
+        let p99_ns = histogram.quantile_ns(0.99).unwrap_or(0);
+        let verdict = match p99_ns {
+            p99 if p99 > budget_ns.saturating_mul(LAG_INVALID) => Verdict::Invalid,
+            p99 if p99 > budget_ns => Verdict::Suspect,
+            _ => continue,
+        };
+        let sentence = format!(
+            "the generator was late: p99 of its {what} is {:.2} ms, at most {:.2} ms allowed{}",
+            p99_ns as f64 / 1e6,
+            budget_ns as f64 / 1e6,
+            evidence
+                .pressure
+                .map_or_else(String::new, |pressure| format!(
+                    " (something waited for a CPU {:.0} % of the time)",
+                    pressure * 100.0
+                ))
+        );
+        assessment.add(verdict, sentence);
+    }
+}
+
+fn weigh_cpu(evidence: &Evidence<'_>, assessment: &mut Assessment) {
+    let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+    let worst = evidence.workers.iter().max_by_key(|(cpu, _)| cpu.wait_ns);
+    if let Some((cpu, wall_ns)) = worst {
+        let waited = share(cpu.wait_ns, *wall_ns);
+        let verdict = if waited > WAIT_INVALID || waited > WAIT_SUSPECT && cpu.wait_ns > cpu.run_ns
+        {
+            Some(Verdict::Invalid)
+        } else {
+            (waited > WAIT_SUSPECT).then_some(Verdict::Suspect)
+        };
+        if let Some(verdict) = verdict {
+            let sentence = format!(
+                "the generator was starved: a worker waited for a CPU {:.0} % of the time and \
+                 ran {:.0} %",
+                waited * 100.0,
+                share(cpu.run_ns, *wall_ns) * 100.0
+            );
+            assessment.add(verdict, sentence);
+        }
+    }
+    let busiest = evidence
+        .workers
+        .iter()
+        .map(|(cpu, wall)| share(cpu.run_ns, *wall));
+    let busiest = busiest.fold(0.0, f64::max);
+    if busiest > BUSY_SUSPECT {
+        let sentence = format!(
+            "the generator is at its ceiling: a worker was busy {:.0} % of the time, so that \
+             latencies hold its own queueing and the server may be faster",
+            busiest.min(1.0) * 100.0
+        );
+        assessment.add(Verdict::Suspect, sentence);
+    }
+    if let Some(steal) = evidence.steal.filter(|&steal| steal > STEAL_SUSPECT) {
+        let verdict = if steal > STEAL_INVALID {
+            Verdict::Invalid
+        } else {
+            Verdict::Suspect
+        };
+        let sentence = format!(
+            "other guests of the host took {:.0} % of the CPU time",
+            steal * 100.0
+        );
+        assessment.add(verdict, sentence);
+    }
+}
+
+fn weigh_windows(evidence: &Evidence<'_>, assessment: &mut Assessment) {
+    let (all, broken) = evidence.windows;
+    let share = broken as f64 / all.max(1) as f64;
+    if share > WINDOWS_SUSPECT {
+        let verdict = if share > WINDOWS_INVALID {
+            Verdict::Invalid
+        } else {
+            Verdict::Suspect
+        };
+        let sentence = format!(
+            "Little's law does not hold in {broken} of {all} windows: the messages in flight are \
+             not what throughput and service time say"
+        );
+        assessment.add(verdict, sentence);
+    }
+}
+
+fn remark(evidence: &Evidence<'_>, assessment: &mut Assessment) {
+    let counters = &evidence.totals.counters;
+    let remarks = [
+        (evidence.lost, "replies were lost"),
+        (counters.duplicate, "replies came twice"),
+        (counters.corrupt, "replies had wrong content"),
+        (counters.reordered, "replies came out of order"),
+        (counters.unexpected, "messages came that nobody asked for"),
+    ];
+    for (count, what) in remarks {
+        if count > 0 {
+            assessment.add(Verdict::Valid, format!("{count} {what}"));
+        }
+    }
+    if counters.one_way_negative > 0 {
+        let sentence = format!(
+            "{} one-way latencies were negative: the clocks of the two ends differ",
+            counters.one_way_negative
+        );
+        assessment.add(Verdict::Suspect, sentence);
+    }
+    if counters.raw_dropped > 0 {
+        let count = counters.raw_dropped;
+        let sentence =
+            format!("{count} lines of the CSV were dropped: the disk is too slow for it");
+        assessment.add(Verdict::Suspect, sentence);
+    }
+}
+
+/// What timers and the scheduler keep on a machine that is not tuned.
+const LAG_BUDGET_MIN_NS: u64 = 1_000_000;
+/// Times the budget.
+const LAG_INVALID: u64 = 2;
+/// The send rate counts as reached at 99 %.
+const UNSENT_SHARE: f64 = 0.01;
+const BUSY_SUSPECT: f64 = 0.95;
+const WAIT_SUSPECT: f64 = 0.10;
+const WAIT_INVALID: f64 = 0.25;
+const STEAL_SUSPECT: f64 = 0.05;
+const STEAL_INVALID: f64 = 0.20;
+const WINDOWS_SUSPECT: f64 = 0.05;
+const WINDOWS_INVALID: f64 = 0.50;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const SECOND: u64 = 1000 * MS;
+
+    fn tally(lag_ns: u64, response_ns: u64) -> Tally {
+        let mut tally = Tally::default();
+        tally.counters.connects_ok = 10;
+        tally.counters.sent = 1000;
+        tally.counters.distinct = 1000;
+        for _ in 0..1000 {
+            tally.send_lag.record(lag_ns);
+            tally.response.record(response_ns);
+        }
+        tally
+    }
+
+    fn evidence(totals: &Tally) -> Evidence<'_> {
+        Evidence {
+            totals,
+            connections: 10,
+            online: 10,
+            sends: true,
+            unsent_waiting: 0,
+            unsent_ready: 0,
+            lost: 0,
+            workers: &[],
+            steal: None,
+            pressure: None,
+            windows: (0, 0),
+            died: None,
+            interrupted: false,
+        }
+    }
+
+    fn verdict(evidence: &Evidence<'_>) -> Verdict {
+        assess(evidence).verdict()
+    }
+
+    #[test]
+    fn the_lag_budget_is_a_millisecond_or_a_twentieth_of_the_median() {
+        use Verdict::{Invalid, Suspect, Valid};
+        for (lag_us, response_ms, expected) in [
+            (900, 1, Valid),
+            (1500, 1, Suspect),
+            (2500, 1, Invalid),
+            (2500, 100, Valid),
+            (7000, 100, Suspect),
+            (11_000, 100, Invalid),
+        ] {
+            let totals = tally(lag_us * 1000, response_ms * MS);
+            assert_eq!(
+                verdict(&evidence(&totals)),
+                expected,
+                "{lag_us} us, {response_ms} ms"
+            );
+        }
+    }
+
+    #[test]
+    fn waiting_for_a_slot_never_makes_a_run_invalid() {
+        let mut totals = tally(1000, MS);
+        for _ in 0..1000 {
+            totals.slot_wait.record(900 * MS);
+        }
+        assert_eq!(verdict(&evidence(&totals)), Verdict::Valid);
+        let starved_by_server = Evidence {
+            unsent_waiting: 5000,
+            ..evidence(&totals)
+        };
+        assert_eq!(verdict(&starved_by_server), Verdict::Suspect);
+        let starved_by_itself = Evidence {
+            unsent_ready: 11,
+            ..evidence(&totals)
+        };
+        assert_eq!(verdict(&starved_by_itself), Verdict::Invalid);
+    }
+
+    #[test]
+    fn a_worker_that_waits_for_a_cpu_is_starved() {
+        let totals = tally(1000, MS);
+        let with = |run_percent: u64, wait_percent: u64| {
+            let cpu = ThreadCpu {
+                run_ns: run_percent * SECOND / 100,
+                wait_ns: wait_percent * SECOND / 100,
+            };
+            verdict(&Evidence {
+                workers: &[(cpu, SECOND)],
+                ..evidence(&totals)
+            })
+        };
+        assert_eq!(with(20, 5), Verdict::Valid);
+        assert_eq!(with(2, 5), Verdict::Valid);
+        assert_eq!(with(20, 12), Verdict::Suspect);
+        assert_eq!(with(10, 12), Verdict::Invalid);
+        assert_eq!(with(60, 30), Verdict::Invalid);
+        assert_eq!(with(98, 1), Verdict::Suspect);
+    }
+
+    #[test]
+    fn a_late_heartbeat_is_evidence_in_a_closed_loop() {
+        let mut totals = tally(0, MS);
+        for _ in 0..98 {
+            totals.heartbeat.record(1000);
+        }
+        assert_eq!(verdict(&evidence(&totals)), Verdict::Valid);
+        totals.heartbeat.record_n(50 * MS, 10);
+        assert_eq!(verdict(&evidence(&totals)), Verdict::Invalid);
+    }
+
+    #[test]
+    fn losses_are_listed_and_do_not_make_a_run_invalid() {
+        let totals = tally(1000, MS);
+        let assessment = assess(&Evidence {
+            lost: 3,
+            ..evidence(&totals)
+        });
+        assert_eq!(assessment.verdict(), Verdict::Valid);
+        assert_eq!(assessment.reasons(), ["3 replies were lost"]);
+    }
+
+    #[test]
+    fn a_run_without_connections_or_replies_is_invalid_and_says_why() {
+        let mut totals = Tally::default();
+        totals.error("connection refused");
+        let assessment = assess(&Evidence {
+            online: 0,
+            ..evidence(&totals)
+        });
+        assert_eq!(assessment.verdict(), Verdict::Invalid);
+        assert!(assessment.reasons()[0].contains("connection refused (1 times)"));
+        let mut totals = tally(1000, MS);
+        totals.counters.distinct = 0;
+        assert_eq!(verdict(&evidence(&totals)), Verdict::Invalid);
+    }
+
+    #[test]
+    fn other_evidence_has_its_bounds() {
+        let totals = tally(1000, MS);
+        let base = || evidence(&totals);
+        assert_eq!(
+            verdict(&Evidence {
+                steal: Some(0.06),
+                ..base()
+            }),
+            Verdict::Suspect
+        );
+        assert_eq!(
+            verdict(&Evidence {
+                steal: Some(0.3),
+                ..base()
+            }),
+            Verdict::Invalid
+        );
+        assert_eq!(
+            verdict(&Evidence {
+                windows: (100, 5),
+                ..base()
+            }),
+            Verdict::Valid
+        );
+        assert_eq!(
+            verdict(&Evidence {
+                windows: (100, 51),
+                ..base()
+            }),
+            Verdict::Invalid
+        );
+        assert_eq!(
+            verdict(&Evidence {
+                interrupted: true,
+                ..base()
+            }),
+            Verdict::Suspect
+        );
+        assert_eq!(
+            verdict(&Evidence {
+                online: 9,
+                ..base()
+            }),
+            Verdict::Suspect
+        );
+        assert_eq!(
+            verdict(&Evidence {
+                died: Some("gone"),
+                ..base()
+            }),
+            Verdict::Invalid
+        );
+    }
+}
