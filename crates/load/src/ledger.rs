@@ -118,6 +118,14 @@ impl Ledger {
         self.open.get(index).filter(|entry| entry.missing > 0)
     }
 
+    /// The first messages that await a reply, oldest first.
+    pub(crate) fn awaiting_all(&self) -> impl Iterator<Item = u64> + '_ {
+        let missing = |(index, entry): (usize, &Entry)| {
+            (entry.missing > 0).then_some(self.base + index as u64)
+        };
+        self.open.iter().enumerate().filter_map(missing)
+    }
+
     /// Gives up waiting for messages that were written before `wire_ns`; returns the slots that
     /// became free. What does not fit aside is given up for good.
     pub(crate) fn expire(&mut self, wire_ns: u64) -> u32 {
@@ -141,12 +149,14 @@ impl Ledger {
         freed
     }
 
-    /// The connection is gone and with it every reply. Sequence numbers go on.
-    pub(crate) fn abandon(&mut self) {
+    /// The connection is gone and with it every reply; gives the wire time of each message that
+    /// awaited one. Sequence numbers go on.
+    pub(crate) fn abandon(&mut self) -> impl Iterator<Item = u64> + '_ {
         self.base = self.next_seq();
-        self.open.clear();
-        self.overdue.clear();
         self.in_flight = 0;
+        let open = self.open.drain(..).filter(|entry| entry.missing > 0);
+        let overdue = self.overdue.drain(..).map(|(_, entry)| entry);
+        open.chain(overdue).map(|entry| entry.wire_ns)
     }
 
     /// Messages that hold a slot.
@@ -157,11 +167,6 @@ impl Ledger {
     /// True when the ring cannot take more.
     pub(crate) fn is_full(&self) -> bool {
         self.open.len() >= OPEN_MAX
-    }
-
-    /// True when no reply is awaited.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.open.is_empty() && self.overdue.is_empty()
     }
 
     fn settle_open(&mut self, index: usize, reordered: bool) -> Settled {
@@ -270,7 +275,7 @@ mod tests {
         assert!(!reply(ledger.settle(2)).reordered);
         assert!(!reply(ledger.settle(3)).reordered);
         assert!(reply(ledger.settle(1)).reordered);
-        assert!(ledger.is_settled());
+        assert!(ledger.oldest().is_none());
     }
 
     #[test]
@@ -283,18 +288,19 @@ mod tests {
         assert!(late.last && !late.frees_slot);
         assert_eq!(ledger.settle(2), Settled::Duplicate);
         assert_eq!(ledger.expire(1000), 1);
-        assert!(!ledger.is_settled());
         reply(ledger.settle(0));
+        assert!(ledger.oldest().is_some());
         reply(ledger.settle(3));
-        assert!(ledger.is_settled());
+        assert!(ledger.oldest().is_none());
         assert_eq!(ledger.next_seq(), 4);
     }
 
     #[test]
     fn a_dead_connection_abandons_what_it_awaited_and_counts_on() {
         let mut ledger = ledger(4, 1);
-        ledger.abandon();
-        assert!(ledger.is_settled());
+        reply(ledger.settle(2));
+        assert_eq!(ledger.abandon().collect::<Vec<_>>(), [1, 11, 31]);
+        assert!(ledger.oldest().is_none());
         assert_eq!((ledger.in_flight(), ledger.next_seq()), (0, 4));
     }
 }

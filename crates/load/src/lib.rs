@@ -3,10 +3,18 @@
 //! The reference of a latency is the computed intended time, never a clock read after waking.
 
 mod amplify;
+mod client;
 mod cpu;
+mod crew;
+mod desk;
 mod ledger;
+mod outcome;
 mod payload;
+mod plan;
 mod preflight;
+mod raw;
+mod records;
+mod reply;
 mod run;
 mod scenario;
 mod schedule;
@@ -15,6 +23,7 @@ mod sources;
 mod tally;
 mod target;
 mod verdict;
+mod worker;
 
 // The public interface is:
 pub use crate::run::{Control, Ending, LoadError, Outcome, Phase, Progress, run};

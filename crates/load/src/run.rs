@@ -1,12 +1,18 @@
 //! From a scenario to a result.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use moonwire_report::{Cell, Verdict};
 
+use crate::crew::Crew;
+use crate::outcome::outcome;
+use crate::plan::Plan;
+use crate::preflight;
+use crate::raw::RawFile;
 use crate::scenario::Scenario;
 
 /// How a run is watched and stopped from outside.
@@ -124,8 +130,24 @@ impl std::error::Error for LoadError {}
 
 /// Runs the scenario on the calling thread and its workers; returns when everything is closed.
 pub fn run(scenario: &Scenario, control: &mut Control<'_>) -> Result<Outcome, LoadError> {
-    let _ = (scenario, control);
-    Err(LoadError::System(
-        "the generator is not connected yet".to_owned(),
-    ))
+    let addresses = Plan::resolve(scenario)?;
+    let sources = preflight::check(scenario, &addresses).map_err(LoadError::Preflight)?;
+    let plan = Arc::new(Plan::new(scenario, addresses, sources)?);
+    let raw = scenario.raw_csv.as_deref().map(create_raw).transpose()?;
+    let crew = Crew::hire(&plan, raw.as_ref())?;
+    let mut records = crew.watch(control)?;
+    if let Some(raw) = raw
+        && let Err(error) = raw.finish()
+    {
+        records
+            .totals
+            .error(&format!("the CSV is incomplete: {error}"));
+    }
+    Ok(outcome(&plan, &records))
+}
+
+fn create_raw(path: &Path) -> Result<RawFile, LoadError> {
+    RawFile::create(path).map_err(|error| {
+        LoadError::Output(format!("{} cannot be written: {error}", path.display()))
+    })
 }

@@ -91,15 +91,42 @@ impl Schedule {
         self.place(connection, cursor);
     }
 
-    /// Messages of `connection` that are intended before `until_ns` and not sent yet. Draws the
-    /// rest of a Poisson schedule, so the cursor is used up.
-    pub(crate) fn due_before(&self, connection: u32, mut cursor: Cursor, until_ns: u64) -> u64 {
-        let mut due = 0;
-        while cursor.next_ns < until_ns {
-            due += 1;
-            self.advance(connection, &mut cursor);
+    /// Messages of `connection` that are intended before `until_ns` and not sent yet. Of a Poisson
+    /// schedule it draws at most [`DUE_DRAWN_MAX`], which is then what it says.
+    pub(crate) fn due_before(&self, connection: u32, cursor: &Cursor, until_ns: u64) -> u64 {
+        let until_ns = until_ns.min(self.end_ns);
+        if cursor.next_ns >= until_ns {
+            return 0;
         }
-        due
+        let of_schedule = match self.shape {
+            Shape::Closed | Shape::Hold => 0,
+            Shape::Constant { rate_millihertz } => {
+                let places = (u128::from(until_ns) * u128::from(rate_millihertz)).div_ceil(PICO);
+                let rounds = places
+                    .saturating_sub(u128::from(connection))
+                    .div_ceil(u128::from(self.connections));
+                u64::try_from(rounds)
+                    .unwrap_or(u64::MAX)
+                    .saturating_sub(cursor.k)
+            }
+            Shape::Batches { batch, wait_ns, .. } => {
+                let elapsed_ns = until_ns - cursor.epoch_ns;
+                let begun = elapsed_ns
+                    .checked_div(wait_ns)
+                    .map_or(u64::MAX, |_| elapsed_ns.div_ceil(wait_ns));
+                begun.saturating_mul(batch).saturating_sub(cursor.k)
+            }
+            Shape::Poisson { .. } => {
+                let mut cursor = cursor.clone();
+                let mut drawn = 0;
+                while cursor.next_ns < until_ns && drawn < DUE_DRAWN_MAX {
+                    drawn += 1;
+                    self.advance(connection, &mut cursor);
+                }
+                drawn
+            }
+        };
+        of_schedule.min(cursor.left)
     }
 
     /// When sending ends by the schedule; `None` where the peer decides.
@@ -279,6 +306,8 @@ fn exponential_ns(random: &mut fastrand::Rng, mean_ns: f64) -> u64 {
     (-(1.0 - random.f64()).ln() * mean_ns).round() as u64
 }
 
+/// Messages drawn to count what is due; at the highest rates that is not all.
+const DUE_DRAWN_MAX: u64 = 10_000_000;
 /// Nanoseconds times 1000, because rates are counted in 1000 s.
 const PICO: u128 = 1_000_000_000_000;
 
@@ -429,8 +458,35 @@ mod tests {
         assert_eq!(times(&schedule, 0, 0).len(), 10);
         let mut cursor = schedule.join(0, 0);
         schedule.advance(0, &mut cursor);
-        assert_eq!(schedule.due_before(0, cursor.clone(), 500_000_000), 4);
-        assert_eq!(schedule.due_before(0, cursor, NEVER), 9);
+        assert_eq!(schedule.due_before(0, &cursor, 500_000_000), 4);
+        assert_eq!(schedule.due_before(0, &cursor, 500_000_001), 5);
+        assert_eq!(schedule.due_before(0, &cursor, NEVER), 9);
+    }
+
+    #[test]
+    fn what_is_due_is_counted_as_it_would_be_stepped_through() {
+        let wait = Duration::from_millis(300);
+        let batches = Pacing::Batches {
+            batch: 4,
+            wait,
+            batches: 9,
+            in_flight: None,
+        };
+        for pacing in [
+            open(17.0, Arrival::Constant),
+            open(17.0, Arrival::Poisson),
+            batches,
+        ] {
+            let schedule = schedule(3, pacing, Stop::After(Duration::from_secs(2)));
+            for connection in 0..3 {
+                let all = times(&schedule, connection, 0);
+                let cursor = schedule.join(connection, 0);
+                for until_ns in [0, 1, 299_999_999, 300_000_000, 1_234_567_890, NEVER] {
+                    let due = all.iter().filter(|&&at| at < until_ns).count() as u64;
+                    assert_eq!(schedule.due_before(connection, &cursor, until_ns), due);
+                }
+            }
+        }
     }
 
     #[test]

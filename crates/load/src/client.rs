@@ -1,0 +1,79 @@
+//! One virtual client: a connection, and where it stands in its schedule.
+
+use moonwire_net::Session;
+
+use crate::ledger::Ledger;
+use crate::schedule::Cursor;
+
+/// A connection of the scenario, over all of its incarnations.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// Its number among all connections of the run.
+    pub(crate) number: u32,
+    /// The present connection; `None` while there is no socket.
+    pub(crate) session: Option<Session>,
+    pub(crate) state: State,
+    pub(crate) track: Track,
+}
+
+/// What a client does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Not attempted yet.
+    Unborn,
+    /// Handshake under way.
+    Connecting,
+    /// Messages can be sent.
+    Up,
+    /// The connection ended; its socket may still be closing.
+    Ended,
+    /// A new connection is made at this time.
+    Retrying {
+        /// When, on the driver's clock.
+        at_ns: u64,
+    },
+    /// It stays down.
+    Down,
+}
+
+/// The part of a client that messages change, apart from the session that lends them.
+#[derive(Debug, Default)]
+pub(crate) struct Track {
+    pub(crate) ledger: Ledger,
+    /// Its place in the schedule; `None` until it was up for the first time after the start.
+    pub(crate) cursor: Option<Cursor>,
+    /// When it last could send again after it could not: a message that was due before waited
+    /// for that and not for the generator.
+    pub(crate) ready_ns: u64,
+    /// When the present connection came up.
+    pub(crate) up_ns: u64,
+    /// The moment of its entry in the due queue; any other entry is stale. Unused in a closed
+    /// loop.
+    pub(crate) due_ns: u64,
+    /// Its next message is due and cannot be sent: no slot, or no room in the socket.
+    pub(crate) blocked: bool,
+    /// Slots of a closed loop that wait for room in the socket.
+    pub(crate) owed: u32,
+    /// It is among the desk's unfinished.
+    pub(crate) unfinished: bool,
+    /// It was up before.
+    pub(crate) was_up: bool,
+    /// It has something to flush at the end of the turn.
+    pub(crate) touched: bool,
+}
+
+impl Client {
+    pub(crate) fn new(number: u32) -> Self {
+        Self {
+            number,
+            session: None,
+            state: State::Unborn,
+            track: Track::default(),
+        }
+    }
+
+    /// False while it may still come up and find its place in the schedule.
+    pub(crate) fn has_joined_or_never_will(&self) -> bool {
+        self.track.cursor.is_some() || self.state == State::Down
+    }
+}

@@ -1,0 +1,234 @@
+//! What is due, what is held, and the record of it: the part of a worker that knows no sockets.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use crate::client::{Client, Track};
+use crate::ledger::Reply;
+use crate::plan::Plan;
+use crate::raw::{RawLine, RawSink};
+use crate::schedule::NEVER;
+use crate::tally::Tally;
+
+/// The due queue of one worker and its tally.
+#[derive(Debug, Default)]
+pub(crate) struct Desk {
+    pub(crate) tally: Box<Tally>,
+    /// Next message of each client that has one and is not blocked: intended time, and the
+    /// client's index. In a closed loop one entry per free slot.
+    due: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Messages on their way to the socket in the stand-in link. Sorted, as every delay is equal.
+    held: VecDeque<Held>,
+    /// Messages of a closed loop that may still be sent.
+    budget: u64,
+    /// Clients with messages left in the schedule.
+    pub(crate) unfinished: usize,
+    pub(crate) last_sent_ns: u64,
+    pub(crate) last_reply_ns: u64,
+    /// Clients with something to flush.
+    pub(crate) touched: Vec<u32>,
+    raw: Option<RawSink>,
+    sending: bool,
+}
+
+/// A message in the stand-in link. Its payload is made again when it leaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub(crate) release_ns: u64,
+    pub(crate) client: u32,
+    pub(crate) seq: u64,
+    pub(crate) created_at: u64,
+    /// When the connection came up that it is for.
+    pub(crate) up_ns: u64,
+}
+
+impl Desk {
+    pub(crate) fn new(raw: Option<RawSink>) -> Self {
+        Self {
+            raw,
+            ..Self::default()
+        }
+    }
+
+    /// Begins the first interval.
+    pub(crate) fn occupy(&mut self, now_ns: u64) {
+        self.tally.occupancy.cut(now_ns);
+        self.tally.occupancy = crate::tally::Occupancy::default().cut(now_ns);
+        self.sending = true;
+    }
+
+    /// A client is up after the start: for the first time, or again.
+    pub(crate) fn join(
+        &mut self,
+        plan: &Plan,
+        index: u32,
+        client: &mut Client,
+        start_ns: u64,
+        joined_ns: u64,
+    ) {
+        if !self.sending {
+            return;
+        }
+        let track = &mut client.track;
+        let now_ns = start_ns.saturating_add(joined_ns);
+        track.ready_ns = now_ns;
+        track.blocked = false;
+        let first = track.cursor.is_none();
+        let cursor = track
+            .cursor
+            .get_or_insert_with(|| plan.schedule.join(client.number, joined_ns));
+        if plan.is_closed() {
+            if first {
+                self.budget = self.budget.saturating_add(cursor.left());
+            }
+            let begin_ns = start_ns.saturating_add(cursor.epoch_ns()).max(now_ns);
+            for _ in 0..plan.in_flight_max {
+                self.due.push(Reverse((begin_ns, index)));
+            }
+        } else if cursor.next_ns() != NEVER {
+            if first {
+                track.unfinished = true;
+                self.unfinished += 1;
+            }
+            self.queue(index, track, start_ns);
+        }
+    }
+
+    /// A client will send no more: it is down for good, or its schedule has ended.
+    pub(crate) fn finish_client(&mut self, track: &mut Track) {
+        if std::mem::take(&mut track.unfinished) {
+            self.unfinished -= 1;
+        }
+    }
+
+    /// Puts the client's next message into the due queue.
+    pub(crate) fn queue(&mut self, index: u32, track: &mut Track, start_ns: u64) {
+        let next_ns = track
+            .cursor
+            .as_ref()
+            .map_or(NEVER, crate::schedule::Cursor::next_ns);
+        if next_ns == NEVER {
+            self.finish_client(track);
+        } else {
+            track.due_ns = start_ns.saturating_add(next_ns);
+            self.due.push(Reverse((track.due_ns, index)));
+        }
+    }
+
+    /// One slot of the client became free at `at_ns`.
+    pub(crate) fn free_slot(&mut self, plan: &Plan, index: u32, track: &mut Track, at_ns: u64) {
+        if !self.sending {
+            return;
+        }
+        if plan.is_closed() {
+            self.due.push(Reverse((at_ns, index)));
+        } else {
+            self.unblock(index, track, at_ns);
+        }
+    }
+
+    /// What the client waited for is there since `at_ns`; its message keeps its intended time.
+    pub(crate) fn unblock(&mut self, index: u32, track: &mut Track, at_ns: u64) {
+        if !std::mem::take(&mut track.blocked) || !self.sending {
+            return;
+        }
+        track.ready_ns = at_ns;
+        track.due_ns = at_ns;
+        // A closed loop has an entry per slot that could not be used, any other loop has one.
+        for _ in 0..std::mem::take(&mut track.owed).max(1) {
+            self.due.push(Reverse((at_ns, index)));
+        }
+    }
+
+    /// Takes the first entry that is due at `now_ns`: its time in the queue, and the client.
+    pub(crate) fn take_due(&mut self, now_ns: u64) -> Option<(u64, u32)> {
+        let &Reverse((at_ns, index)) = self.due.peek()?;
+        if at_ns > now_ns {
+            return None;
+        }
+        self.due.pop();
+        Some((at_ns, index))
+    }
+
+    /// Takes one message of a closed loop from the budget.
+    pub(crate) fn spend(&mut self) -> bool {
+        let left = self.budget > 0;
+        self.budget -= u64::from(left);
+        left
+    }
+
+    /// Gives a message back that could not be sent.
+    pub(crate) fn refund(&mut self) {
+        self.budget += 1;
+    }
+
+    /// True when a closed loop has sent the messages of all clients that have joined.
+    pub(crate) fn is_budget_spent(&self) -> bool {
+        self.budget == 0
+    }
+
+    /// When the next message is due, or leaves the stand-in link.
+    pub(crate) fn next_due_ns(&self) -> u64 {
+        let due_ns = self.due.peek().map_or(NEVER, |Reverse((at_ns, _))| *at_ns);
+        due_ns.min(self.next_held_ns())
+    }
+
+    /// When the next message leaves the stand-in link.
+    pub(crate) fn next_held_ns(&self) -> u64 {
+        self.held.front().map_or(NEVER, |held| held.release_ns)
+    }
+
+    /// Puts a message into the stand-in link.
+    pub(crate) fn hold(&mut self, held: Held) {
+        self.held.push_back(held);
+    }
+
+    /// Takes a message that leaves the stand-in link.
+    pub(crate) fn take_held(&mut self, now_ns: u64) -> Option<Held> {
+        self.held.pop_front_if(|held| held.release_ns <= now_ns)
+    }
+
+    /// Puts a message back that found no room in its socket.
+    pub(crate) fn hold_on(&mut self, held: Held) {
+        self.held.push_front(held);
+    }
+
+    /// Nothing is due any more.
+    pub(crate) fn stop_sending(&mut self) {
+        self.sending = false;
+        self.due.clear();
+        self.budget = 0;
+    }
+
+    /// Marks a client as one to be flushed at the end of the turn.
+    pub(crate) fn touch(&mut self, index: u32, track: &mut Track) {
+        if !std::mem::replace(&mut track.touched, true) {
+            self.touched.push(index);
+        }
+    }
+
+    /// Records an awaited reply.
+    pub(crate) fn replied(&mut self, reply: &Reply, at_ns: u64) {
+        self.last_reply_ns = at_ns;
+        self.tally.replied(reply, at_ns);
+    }
+
+    /// True when a line per reply is wanted.
+    pub(crate) fn has_raw(&self) -> bool {
+        self.raw.is_some()
+    }
+
+    /// Streams one line.
+    pub(crate) fn raw_line(&mut self, line: RawLine) {
+        if let Some(raw) = &mut self.raw {
+            self.tally.counters.raw_dropped += raw.push(line);
+        }
+    }
+
+    /// Hands over what is left.
+    pub(crate) fn finish(&mut self) {
+        if let Some(mut raw) = self.raw.take() {
+            self.tally.counters.raw_dropped += raw.flush();
+        }
+    }
+}

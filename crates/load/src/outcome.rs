@@ -1,0 +1,245 @@
+//! From records to the result.
+
+use std::collections::BTreeMap;
+
+use moonwire_report::{
+    Bytes, Cell, Connects, Generator, Latencies, Link, Messages, OneWay, Parameters, Rate,
+};
+
+use crate::plan::{Plan, one_way_refusal};
+use crate::records::Records;
+use crate::run::{Ending, Outcome};
+use crate::scenario::{Pacing, Scenario, Settings, Workload};
+use crate::verdict::{Evidence, assess};
+
+/// The result of a run that has ended.
+pub(crate) fn outcome(plan: &Plan, records: &Records) -> Outcome {
+    let ending = ending(plan, records);
+    let sentence = match &ending {
+        Ending::Completed => None,
+        Ending::Interrupted => Some("interrupted".to_owned()),
+        Ending::Died(sentence) => Some(sentence.clone()),
+    };
+    let mut cell = cell(plan, records);
+    cell.ended_early.clone_from(&sentence);
+    let lost = cell.messages.lost;
+    let never_up = records.totals.counters.connects_ok == 0;
+    cell.assessment = assess(&Evidence {
+        totals: &records.totals,
+        connections: u64::from(plan.scenario.connections_total()),
+        online: records.online,
+        sends: plan.scenario.pacing != Pacing::Hold,
+        unsent_waiting: records.unsent_waiting,
+        unsent_ready: records.unsent_ready,
+        lost,
+        workers: &records.cpu,
+        steal: records.steal,
+        pressure: records.pressure,
+        windows: records.windows,
+        died: match &ending {
+            Ending::Died(sentence) if !never_up => Some(sentence),
+            Ending::Died(_) | Ending::Completed | Ending::Interrupted => None,
+        },
+        interrupted: records.interrupted,
+    });
+    cell.thresholds = plan
+        .scenario
+        .slo
+        .iter()
+        .map(|slo| slo.evaluate(&cell))
+        .collect();
+    Outcome { cell, ending }
+}
+
+fn ending(plan: &Plan, records: &Records) -> Ending {
+    let cause = || {
+        let worst = records
+            .totals
+            .errors
+            .iter()
+            .max_by_key(|(_, count)| **count);
+        worst.map_or_else(String::new, |(text, _)| format!(": {text}"))
+    };
+    let after_s = |at_ns: u64| at_ns.saturating_sub(records.start_ns) as f64 / 1e9;
+    if records.interrupted {
+        return Ending::Interrupted;
+    }
+    if records.totals.counters.connects_ok == 0 {
+        return Ending::Died(format!("no connection could be made{}", cause()));
+    }
+    if let Some(at_ns) = records.died_ns {
+        let after_s = after_s(at_ns);
+        return Ending::Died(format!(
+            "every connection was lost after {after_s:.1} s{}",
+            cause()
+        ));
+    }
+    if records.stalled {
+        let silence_s = plan.drain_ns as f64 / 1e9;
+        return Ending::Died(format!(
+            "no reply came for {silence_s:.0} s, so sending was given up"
+        ));
+    }
+    Ending::Completed
+}
+
+fn cell(plan: &Plan, records: &Records) -> Cell {
+    let totals = &records.totals;
+    let counters = &totals.counters;
+    let expected = counters
+        .sent
+        .saturating_mul(u64::from(plan.scenario.replies));
+    Cell {
+        parameters: parameters(plan),
+        messages: Messages {
+            sent: counters.sent,
+            received: counters.received,
+            lost: expected.saturating_sub(counters.distinct),
+            duplicate: counters.duplicate,
+            reordered: counters.reordered,
+            corrupt: counters.corrupt,
+            backpressured: counters.backpressured,
+            unsent: records.unsent_waiting + records.unsent_ready,
+            unexpected: counters.unexpected,
+        },
+        errors: totals.errors.clone(),
+        closes: totals
+            .closes
+            .iter()
+            .map(|(code, count)| (code.to_string(), *count))
+            .collect(),
+        latency: latencies(plan, records),
+        handshake: totals.handshake.clone(),
+        connects: Connects {
+            ok: counters.connects_ok,
+            failed: counters.connects_failed,
+            retried: counters.connects_retried,
+            reconnected: counters.reconnected,
+            all_online_ms: records.all_online_ns.map(|ns| ns as f64 / 1e6),
+        },
+        bytes: Bytes {
+            sent: counters.bytes_sent,
+            received: counters.bytes_received,
+        },
+        rate: rate(plan, records),
+        generator: generator(plan, records),
+        link: link(plan),
+        scenario: scenario_values(&plan.scenario),
+        intervals: records.intervals.clone(),
+        ..Cell::default()
+    }
+}
+
+fn latencies(plan: &Plan, records: &Records) -> Latencies {
+    let totals = &records.totals;
+    let one_way = match one_way_refusal(&plan.scenario, &plan.addresses) {
+        Some(reason) => OneWay::Refused { reason },
+        None => OneWay::Measured {
+            histogram: totals.one_way.clone(),
+            resolution_us: plan.amplify_unit_ns / 1000,
+        },
+    };
+    Latencies {
+        response: totals.response.clone(),
+        service: totals.service.clone(),
+        send_lag: totals.send_lag.clone(),
+        slot_wait: totals.slot_wait.clone(),
+        first_reply: totals.first_reply.clone(),
+        round_trip_seed: totals.round_trip_seed.clone(),
+        one_way,
+    }
+}
+
+/// Rates over the sending phase: to its planned end, or to the last message if that came later.
+fn rate(plan: &Plan, records: &Records) -> Rate {
+    let sent_ns = records.last_sent_ns.saturating_sub(records.start_ns);
+    let early = records.interrupted || records.died_ns.is_some() || records.stalled;
+    let planned_ns = match plan.schedule.planned_ns() {
+        Some(planned_ns) if !early => planned_ns + plan.last_gap_ns(),
+        Some(_) => records.sending_end_ns.saturating_sub(records.start_ns),
+        None => 0,
+    };
+    let duration_s = sent_ns.max(planned_ns) as f64 / 1e9;
+    let per_s = |count: u64| {
+        if duration_s > 0.0 {
+            count as f64 / duration_s
+        } else {
+            0.0
+        }
+    };
+    Rate {
+        target_per_s: plan.rate_per_s(),
+        sent_per_s: per_s(records.totals.counters.sent),
+        received_per_s: per_s(records.totals.counters.received),
+        duration_s,
+    }
+}
+
+fn generator(plan: &Plan, records: &Records) -> Generator {
+    let run_ns: u64 = records.cpu.iter().map(|(cpu, _)| cpu.run_ns).sum();
+    let wall_ns: u64 = records.cpu.iter().map(|(_, wall_ns)| *wall_ns).sum();
+    let measured = !records.cpu.is_empty() && wall_ns > 0;
+    let pins: Vec<String> = plan.scenario.pin.iter().map(ToString::to_string).collect();
+    Generator {
+        threads: u64::from(plan.scenario.workers()),
+        cpu_s: measured.then(|| run_ns as f64 / 1e9),
+        cpu_share: measured.then(|| (run_ns as f64 / wall_ns as f64).min(1.0)),
+        cpu_pressure: records.pressure,
+        cores: pins.join(","),
+        source_addresses: plan.sources.count(),
+    }
+}
+
+/// The stand-in; any other link is known only to who made it.
+fn link(plan: &Plan) -> Option<Link> {
+    let delay = plan.scenario.link_delay?;
+    Some(Link {
+        kind: "stand-in".to_owned(),
+        delay_ms: delay.as_secs_f64() * 1e3,
+        note: "messages are held at the generator's own sockets, each way; handshakes, losses and \
+               TCP know nothing of it"
+            .to_owned(),
+        ..Link::default()
+    })
+}
+
+fn parameters(plan: &Plan) -> Parameters {
+    let scenario = &plan.scenario;
+    let milliseconds = |duration: std::time::Duration| duration.as_secs_f64() * 1e3;
+    let (batch, wait_ms, batches) = match scenario.pacing {
+        Pacing::Batches {
+            batch,
+            wait,
+            batches,
+            ..
+        } => (
+            Some(u64::from(batch)),
+            Some(milliseconds(wait)),
+            Some(batches),
+        ),
+        Pacing::Closed { .. } | Pacing::Open { .. } | Pacing::Hold => (None, None, None),
+    };
+    let (Workload::Echo { size, .. } | Workload::Amplify { size, .. }) = scenario.workload;
+    Parameters {
+        clients: u64::from(scenario.connections_total()),
+        batch,
+        wait_ms,
+        batches,
+        message_bytes: size as u64,
+        replies: u64::from(scenario.replies),
+        rate_per_s: match scenario.pacing {
+            Pacing::Open { rate, .. } => Some(rate),
+            Pacing::Batches { .. } | Pacing::Closed { .. } | Pacing::Hold => None,
+        },
+        in_flight: scenario.in_flight_max().map(u64::from),
+        link_delay_ms: scenario.link_delay.map(milliseconds),
+    }
+}
+
+fn scenario_values(scenario: &Scenario) -> BTreeMap<String, serde_json::Value> {
+    let settings: &Settings = scenario;
+    match serde_json::to_value(settings) {
+        Ok(serde_json::Value::Object(values)) => values.into_iter().collect(),
+        Ok(_) | Err(_) => BTreeMap::new(),
+    }
+}

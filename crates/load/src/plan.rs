@@ -1,0 +1,274 @@
+//! Everything that all workers of a run read and nobody changes.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use moonwire_net::{ClientTls, ConnectTarget, SessionLimits, Trust, random_mask};
+use moonwire_proto::{ClientKey, Limits, Opcode, UpgradeRequest};
+
+use crate::amplify::AmplifyPayload;
+use crate::payload::EchoPayload;
+use crate::run::LoadError;
+use crate::scenario::{Pacing, Scenario, Stop, Workload};
+use crate::schedule::{NEVER, Schedule, duration_ns};
+use crate::sources::Sources;
+
+/// The scenario, made ready.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) scenario: Scenario,
+    pub(crate) schedule: Schedule,
+    pub(crate) content: Content,
+    /// Addresses of the scenario's targets, in their order.
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) sources: Sources,
+    /// `None` when every target is ws://.
+    pub(crate) tls: Option<ClientTls>,
+    pub(crate) limits: Arc<SessionLimits>,
+    /// The same as `amplify_unit_ns`; `None` when the two ends' clocks may not be compared.
+    pub(crate) one_way_unit_ns: Option<u64>,
+    /// Nanoseconds of one unit of the clocks inside messages, for those that have them.
+    pub(crate) amplify_unit_ns: u64,
+    /// Delay of the stand-in link per direction; 0 is none.
+    pub(crate) link_delay_ns: u64,
+    /// How long replies are awaited after the last send.
+    pub(crate) drain_ns: u64,
+    /// When messages still due are given up, from the start; [`NEVER`] where the peer decides.
+    pub(crate) give_up_ns: u64,
+    /// Most unanswered messages per connection.
+    pub(crate) in_flight_max: u32,
+}
+
+/// The workload with its tables.
+#[derive(Debug)]
+pub(crate) enum Content {
+    Echo(EchoPayload),
+    Amplify(AmplifyPayload),
+}
+
+impl Plan {
+    /// Looks up the hosts; everything else was checked with the scenario.
+    pub(crate) fn resolve(scenario: &Scenario) -> Result<Vec<SocketAddr>, LoadError> {
+        scenario
+            .targets
+            .iter()
+            .map(|target| target.resolve().map_err(LoadError::Resolve))
+            .collect()
+    }
+
+    /// Makes a scenario ready, with what the preflight chose.
+    pub(crate) fn new(
+        scenario: &Scenario,
+        addresses: Vec<SocketAddr>,
+        sources: Sources,
+    ) -> Result<Self, LoadError> {
+        let schedule = Schedule::new(scenario);
+        let content = match scenario.workload {
+            Workload::Echo { size, .. } => Content::Echo(EchoPayload::new(size, scenario.seed)),
+            Workload::Amplify { size, .. } => {
+                Content::Amplify(AmplifyPayload::new(size, scenario.seed))
+            }
+        };
+        let drain_ns = duration_ns(scenario.drain);
+        let planned_ns = schedule.planned_ns();
+        Ok(Self {
+            tls: client_tls(scenario)?,
+            limits: Arc::new(session_limits(scenario)),
+            one_way_unit_ns: one_way_refusal(scenario, &addresses)
+                .is_none()
+                .then(|| one_way_unit_ns(scenario))
+                .flatten(),
+            amplify_unit_ns: one_way_unit_ns(scenario).unwrap_or(1000),
+            link_delay_ns: scenario.link_delay.map_or(0, duration_ns),
+            give_up_ns: planned_ns.map_or(NEVER, |planned| planned.saturating_add(drain_ns)),
+            in_flight_max: scenario.in_flight_max().unwrap_or(u32::MAX),
+            scenario: scenario.clone(),
+            drain_ns,
+            schedule,
+            content,
+            addresses,
+            sources,
+        })
+    }
+
+    /// Where connection `number` goes, and from where.
+    pub(crate) fn connect_target(&self, number: u32) -> ConnectTarget {
+        let targets = self.addresses.len() as u32;
+        ConnectTarget {
+            remote: self.addresses[self.target_of(number)],
+            source: self.sources.of(number / targets),
+        }
+    }
+
+    /// Index of the target of connection `number`: in turn, so that all begin at once.
+    pub(crate) fn target_of(&self, number: u32) -> usize {
+        number as usize % self.addresses.len()
+    }
+
+    /// The TLS of connection `number` and the name to check, if its target is wss://.
+    pub(crate) fn tls_of(&self, number: u32) -> Option<(&ClientTls, &str)> {
+        let target = &self.scenario.targets[self.target_of(number)];
+        let tls = self.tls.as_ref().filter(|_| target.is_secure())?;
+        Some((tls, target.host()))
+    }
+
+    /// One request per target; each connection puts its own key into it.
+    pub(crate) fn requests(&self) -> Vec<UpgradeRequest> {
+        let request = |target: &crate::target::Target| UpgradeRequest {
+            host: target.host_header(),
+            target: target.resource().to_owned(),
+            subprotocols: self.scenario.subprotocols.clone(),
+            headers: self.scenario.headers.clone(),
+            key: ClientKey::generate(random_mask),
+        };
+        self.scenario.targets.iter().map(request).collect()
+    }
+
+    /// The opcode of every message.
+    pub(crate) fn opcode(&self) -> Opcode {
+        match self.scenario.workload {
+            Workload::Echo { binary: false, .. } => Opcode::Text,
+            Workload::Echo { binary: true, .. } | Workload::Amplify { .. } => Opcode::Binary,
+        }
+    }
+
+    /// True when messages follow replies instead of a schedule.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self.scenario.pacing, Pacing::Closed { .. })
+    }
+
+    /// Messages per second asked for.
+    pub(crate) fn rate_per_s(&self) -> Option<f64> {
+        match self.scenario.pacing {
+            Pacing::Open { rate, .. } => Some(rate),
+            Pacing::Batches { batch, wait, .. } if !wait.is_zero() => {
+                let per_tick = f64::from(batch) * f64::from(self.scenario.connections_total());
+                Some(per_tick / wait.as_secs_f64())
+            }
+            Pacing::Batches { .. } | Pacing::Closed { .. } | Pacing::Hold => None,
+        }
+    }
+
+    /// From the last intended time to when the next one would have been: what the sending phase
+    /// is longer than its last send, so that a rate is over whole periods.
+    pub(crate) fn last_gap_ns(&self) -> u64 {
+        match (self.scenario.pacing, self.schedule.end_ns()) {
+            (Pacing::Batches { wait, .. }, NEVER) => duration_ns(wait),
+            _ => 0,
+        }
+    }
+
+    /// True when only a number of messages ends the run.
+    pub(crate) fn is_counted(&self) -> bool {
+        matches!(self.scenario.stop, Stop::Messages(_))
+    }
+}
+
+/// Why one-way latencies cannot be had, in one sentence; `None` when they can.
+pub(crate) fn one_way_refusal(scenario: &Scenario, addresses: &[SocketAddr]) -> Option<String> {
+    if matches!(scenario.workload, Workload::Echo { .. }) {
+        return Some("an echo carries no clock of the server".to_owned());
+    }
+    let is_loopback = |ip: IpAddr| ip.to_canonical().is_loopback();
+    if scenario.same_host || addresses.iter().all(|address| is_loopback(address.ip())) {
+        return None;
+    }
+    Some(
+        "the server may be on another host, whose clock differs: it is measured only where both \
+         ends share a clock"
+            .to_owned(),
+    )
+}
+
+fn one_way_unit_ns(scenario: &Scenario) -> Option<u64> {
+    match scenario.workload {
+        Workload::Amplify { time_unit, .. } => Some(time_unit.nanoseconds()),
+        Workload::Echo { .. } => None,
+    }
+}
+
+fn client_tls(scenario: &Scenario) -> Result<Option<ClientTls>, LoadError> {
+    if !scenario
+        .targets
+        .iter()
+        .any(crate::target::Target::is_secure)
+    {
+        return Ok(None);
+    }
+    let trust = match &scenario.cacert {
+        _ if scenario.insecure => Trust::Anyone,
+        Some(path) => Trust::Authorities(path.clone()),
+        None => Trust::System,
+    };
+    ClientTls::new(&trust)
+        .map(Some)
+        .map_err(|error| LoadError::Tls(error.to_string()))
+}
+
+fn session_limits(scenario: &Scenario) -> SessionLimits {
+    SessionLimits {
+        protocol: Limits {
+            message_bytes_max: REPLY_BYTES_MAX,
+            ..Limits::default()
+        },
+        write_queue_bytes_max: WRITE_QUEUE_BYTES_MAX,
+        // Replies are always received: a generator that stops reading because the server stopped
+        // reading would wait for ever for a server that waits for it.
+        write_queue_pause_bytes: usize::MAX,
+        handshake_timeout: scenario.handshake_timeout,
+        idle_timeout: None,
+        pong_timeout: None,
+        close_timeout: CLOSE_TIMEOUT,
+    }
+}
+
+/// Largest reply: the largest message with room for the fields a server adds.
+const REPLY_BYTES_MAX: usize = 17 * 1024 * 1024;
+/// Bytes that wait in one connection before its messages wait in the schedule instead, where they
+/// cost nothing. One message always fits.
+const WRITE_QUEUE_BYTES_MAX: usize = 256 * 1024;
+/// How long a server may take to answer our close frame.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Settings, TimeUnit};
+    use crate::target::Target;
+
+    fn scenario(url: &str, change: impl FnOnce(&mut Settings)) -> Scenario {
+        let targets = vec![Target::parse(url).unwrap()];
+        let mut settings = Settings {
+            targets,
+            ..Settings::default()
+        };
+        change(&mut settings);
+        Scenario::new(settings).unwrap()
+    }
+
+    #[test]
+    fn clocks_are_compared_only_where_both_ends_share_one() {
+        let amplify = Workload::Amplify {
+            size: 1024,
+            time_unit: TimeUnit::Milliseconds,
+        };
+        let refusal = |url: &str, same_host: bool| {
+            let scenario = scenario(url, |settings| {
+                settings.workload = amplify;
+                settings.same_host = same_host;
+            });
+            one_way_refusal(&scenario, &Plan::resolve(&scenario).unwrap())
+        };
+        assert_eq!(refusal("ws://127.0.0.5:1/", false), None);
+        assert_eq!(refusal("ws://[::1]:1/", false), None);
+        assert!(
+            refusal("ws://10.0.0.1:1/", false)
+                .unwrap()
+                .contains("another host")
+        );
+        assert_eq!(refusal("ws://10.0.0.1:1/", true), None);
+        let echo = scenario("ws://127.0.0.1:1/", |_| {});
+        assert!(one_way_refusal(&echo, &[]).unwrap().contains("echo"));
+    }
+}

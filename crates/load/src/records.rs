@@ -1,0 +1,281 @@
+//! What all workers recorded, put together second by second.
+
+use std::collections::BTreeMap;
+
+use moonwire_report::{Interval, IntervalLatency};
+
+use crate::cpu::ThreadCpu;
+use crate::tally::Tally;
+use crate::worker::Finish;
+
+/// The sum of a run while it grows.
+#[derive(Debug)]
+pub(crate) struct Records {
+    pub(crate) totals: Tally,
+    pub(crate) intervals: Vec<Interval>,
+    /// Windows looked at, and those in which Little's law did not hold.
+    pub(crate) windows: (u64, u64),
+    /// Each worker's CPU over its sending phase.
+    pub(crate) cpu: Vec<(ThreadCpu, u64)>,
+    pub(crate) unsent_waiting: u64,
+    pub(crate) unsent_ready: u64,
+    pub(crate) born_ns: u64,
+    /// When sending started; 0 if it never did.
+    pub(crate) start_ns: u64,
+    pub(crate) sending_end_ns: u64,
+    pub(crate) last_sent_ns: u64,
+    /// When the last worker was left without connections, if all were.
+    pub(crate) died_ns: Option<u64>,
+    pub(crate) stalled: bool,
+    /// Connections that were up when all had been tried.
+    pub(crate) online: u64,
+    pub(crate) all_online_ns: Option<u64>,
+    /// Share of the machine's time that other guests took while sending.
+    pub(crate) steal: Option<f64>,
+    /// Share of that time in which something waited for a CPU.
+    pub(crate) pressure: Option<f64>,
+    pub(crate) interrupted: bool,
+    /// Seconds that not every worker has reported yet.
+    open: BTreeMap<u64, Row>,
+    /// First second of each worker that is not reported; [`u64::MAX`] once it has finished.
+    reported: Vec<u64>,
+    finished: Vec<Finish>,
+    /// First second that is not in `intervals`.
+    next_second: u64,
+}
+
+/// One second of all workers.
+#[derive(Debug, Default)]
+struct Row {
+    tally: Box<Tally>,
+    in_flight: u64,
+    /// Both sides of Little's law.
+    seen: f64,
+    recorded: f64,
+    run_ns: u64,
+}
+
+impl Records {
+    pub(crate) fn new(workers: u32, born_ns: u64) -> Self {
+        Self {
+            totals: Tally::default(),
+            intervals: Vec::new(),
+            windows: (0, 0),
+            cpu: Vec::new(),
+            unsent_waiting: 0,
+            unsent_ready: 0,
+            born_ns,
+            start_ns: 0,
+            sending_end_ns: 0,
+            last_sent_ns: 0,
+            died_ns: None,
+            stalled: false,
+            online: 0,
+            all_online_ns: None,
+            steal: None,
+            pressure: None,
+            interrupted: false,
+            open: BTreeMap::new(),
+            reported: vec![0; workers as usize],
+            finished: Vec::new(),
+            next_second: 0,
+        }
+    }
+
+    /// Takes the snapshot of a worker that ends with second `index`; gives back an empty tally in
+    /// its place.
+    pub(crate) fn take_snapshot(
+        &mut self,
+        worker: u32,
+        index: u64,
+        mut tally: Box<Tally>,
+        run_ns: u64,
+        spare: Option<Box<Tally>>,
+    ) -> Box<Tally> {
+        self.reported[worker as usize] = index + 1;
+        let row = self.open.entry(index).or_insert_with(|| Row {
+            tally: spare.unwrap_or_default(),
+            ..Row::default()
+        });
+        row.add(&tally, run_ns);
+        tally.clear();
+        tally
+    }
+
+    /// Closes the seconds that every worker has reported; gives back their tallies, empty.
+    pub(crate) fn close_rows(&mut self) -> Vec<Box<Tally>> {
+        let complete = self.reported.iter().copied().min().unwrap_or(0);
+        let mut empty = Vec::new();
+        while let Some(entry) = self
+            .open
+            .first_entry()
+            .filter(|entry| *entry.key() < complete)
+        {
+            let (index, mut row) = entry.remove_entry();
+            self.close(index, &row, 1.0);
+            row.tally.clear();
+            empty.push(row.tally);
+        }
+        empty
+    }
+
+    /// Takes what a worker left behind.
+    pub(crate) fn take_finish(&mut self, worker: u32, finish: Finish) {
+        self.reported[worker as usize] = u64::MAX;
+        self.cpu.extend(finish.cpu);
+        self.unsent_waiting += finish.unsent_waiting;
+        self.unsent_ready += finish.unsent_ready;
+        self.sending_end_ns = self.sending_end_ns.max(finish.sending_end_ns);
+        self.last_sent_ns = self.last_sent_ns.max(finish.last_sent_ns);
+        self.stalled |= finish.stalled;
+        self.finished.push(finish);
+    }
+
+    /// All workers have finished: closes the last, broken second.
+    pub(crate) fn finish(&mut self, end_ns: u64) {
+        self.close_rows();
+        let mut last = Row::default();
+        for finish in &self.finished {
+            last.add(&finish.tally, 0);
+        }
+        if self.finished.iter().all(|finish| finish.died_ns.is_some()) {
+            self.died_ns = self
+                .finished
+                .iter()
+                .filter_map(|finish| finish.died_ns)
+                .max();
+        }
+        let elapsed_s = end_ns.saturating_sub(self.start_ns) as f64 / 1e9;
+        let length_s = elapsed_s - self.next_second as f64;
+        let counters = last.tally.counters;
+        if self.start_ns > 0 && length_s > 0.0 && counters.sent + counters.received > 0 {
+            self.close(self.next_second, &last, length_s.min(1.0));
+        } else {
+            self.totals.merge(&last.tally);
+        }
+    }
+
+    /// Workers that have finished.
+    pub(crate) fn finished(&self) -> usize {
+        self.finished.len()
+    }
+
+    fn close(&mut self, index: u64, row: &Row, length_s: f64) {
+        self.totals.merge(&row.tally);
+        let (more, less) = (row.seen.max(row.recorded), row.seen.min(row.recorded));
+        if more > 0.0 {
+            let broken = more - less > LITTLE_TOLERANCE * more && more - less > LITTLE_MIN_NS;
+            self.windows.0 += 1;
+            self.windows.1 += u64::from(broken);
+        }
+        // A worker that was held up reports several seconds as one.
+        let skipped = index.saturating_sub(self.next_second) as f64;
+        let interval = row.interval(self.next_second as f64, skipped + length_s);
+        self.intervals.push(interval);
+        self.next_second = index + 1;
+    }
+}
+
+impl Row {
+    fn add(&mut self, tally: &Tally, run_ns: u64) {
+        self.tally.merge(tally);
+        let (seen, recorded) = tally.occupancy.both_sides(&tally.service);
+        self.seen += seen;
+        self.recorded += recorded;
+        self.in_flight += tally.occupancy.in_flight();
+        self.run_ns += run_ns;
+    }
+
+    fn interval(&self, start_s: f64, length_s: f64) -> Interval {
+        let tally = &self.tally;
+        Interval {
+            start_s,
+            length_s,
+            sent: tally.counters.sent,
+            received: tally.counters.received,
+            errors: tally.errors.values().sum(),
+            in_flight: self.in_flight,
+            response: IntervalLatency::of(&tally.response),
+            service: IntervalLatency::of(&tally.service),
+            send_lag: IntervalLatency::of(&tally.send_lag),
+            one_way: IntervalLatency::of(&tally.one_way),
+            generator_cpu: (self.run_ns > 0).then(|| self.run_ns as f64 / (length_s * 1e9)),
+            ..Interval::default()
+        }
+    }
+}
+
+/// How far the two sides of Little's law may be apart.
+const LITTLE_TOLERANCE: f64 = 0.05;
+/// Differences below one message for a millisecond are rounding.
+const LITTLE_MIN_NS: f64 = 1e6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(sent: u64) -> Box<Tally> {
+        let mut tally = Box::new(Tally::default());
+        tally.counters.sent = sent;
+        tally
+    }
+
+    fn finish(sent: u64, died_ns: Option<u64>) -> Finish {
+        Finish {
+            tally: tally(sent),
+            cpu: None,
+            unsent_waiting: 0,
+            unsent_ready: 0,
+            sending_end_ns: 0,
+            last_sent_ns: 0,
+            died_ns,
+            stalled: false,
+        }
+    }
+
+    #[test]
+    fn a_second_is_complete_when_every_worker_has_told_it() {
+        let mut records = Records::new(2, 0);
+        records.start_ns = 1;
+        records.take_snapshot(0, 0, tally(5), 0, None);
+        assert!(records.close_rows().is_empty());
+        records.take_snapshot(0, 1, tally(7), 0, None);
+        records.take_snapshot(1, 0, tally(6), 0, None);
+        assert_eq!(records.close_rows().len(), 1);
+        assert_eq!(records.intervals[0].sent, 11);
+        records.take_finish(0, finish(1, None));
+        records.take_finish(1, finish(2, Some(9)));
+        records.finish(2_500_000_001);
+        let sent: Vec<u64> = records
+            .intervals
+            .iter()
+            .map(|interval| interval.sent)
+            .collect();
+        assert_eq!(sent, [11, 7, 3]);
+        assert_eq!(records.intervals[2].length_s, 0.5);
+        assert_eq!(records.totals.counters.sent, 21);
+        assert_eq!(records.died_ns, None);
+    }
+
+    #[test]
+    fn a_worker_that_was_held_up_has_one_long_interval() {
+        let mut records = Records::new(1, 0);
+        records.take_snapshot(0, 0, tally(1), 0, None);
+        records.take_snapshot(0, 3, tally(1), 0, None);
+        records.close_rows();
+        let at = |index: usize| {
+            let interval: &Interval = &records.intervals[index];
+            (interval.start_s, interval.length_s)
+        };
+        assert_eq!((at(0), at(1)), ((0.0, 1.0), (1.0, 3.0)));
+    }
+
+    #[test]
+    fn the_run_died_only_if_every_worker_did() {
+        let mut records = Records::new(2, 0);
+        records.take_finish(0, finish(0, Some(5)));
+        records.take_finish(1, finish(0, Some(9)));
+        records.finish(10);
+        assert_eq!(records.died_ns, Some(9));
+    }
+}

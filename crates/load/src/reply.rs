@@ -1,0 +1,268 @@
+//! What a received message is a reply to, and what it is worth.
+
+use moonwire_proto::Opcode;
+
+use crate::amplify::{AmplifyPayload, AmplifyReply};
+use crate::client::Track;
+use crate::desk::Desk;
+use crate::ledger::{Ledger, Settled};
+use crate::payload::{EchoPayload, Reading};
+use crate::plan::{Content, Plan};
+use crate::raw::RawLine;
+use crate::worker::wall_ns;
+
+/// The judgement on a received message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Judged {
+    /// The message it answers; `None` when nobody asked for it.
+    seq: Option<u64>,
+    /// Its content is what it should be.
+    intact: bool,
+    /// The server's clock and how far it is ahead of the message's, in the unit of the run.
+    server: Option<(i64, i64)>,
+}
+
+impl Judged {
+    const UNASKED: Self = Self {
+        seq: None,
+        intact: true,
+        server: None,
+    };
+
+    fn echo(seq: u64, intact: bool) -> Self {
+        Self {
+            seq: Some(seq),
+            intact,
+            server: None,
+        }
+    }
+
+    /// A reply that cannot be read is taken for the one that was due next, so that it is wrong
+    /// content and not a loss as well.
+    fn unreadable(ledger: &Ledger) -> Self {
+        ledger
+            .oldest()
+            .map_or(Self::UNASKED, |(seq, _)| Self::echo(seq, false))
+    }
+}
+
+impl Desk {
+    /// Takes a message that a client received at `at_ns`; `place` is the client's index and its
+    /// number among all.
+    pub(crate) fn take_message(
+        &mut self,
+        plan: &Plan,
+        place: (u32, u32),
+        track: &mut Track,
+        opcode: Opcode,
+        payload: &[u8],
+        at_ns: u64,
+    ) {
+        let (index, number) = place;
+        let judged = match &plan.content {
+            Content::Echo(echo) => judge_echo(echo, number, &track.ledger, payload),
+            Content::Amplify(amplify) => judge_amplify(amplify, number, &track.ledger, payload),
+        };
+        if opcode != plan.opcode() {
+            self.tally
+                .error("a reply has another opcode than its message");
+        }
+        let Some(seq) = judged.seq else {
+            self.tally.counters.unexpected += 1;
+            return;
+        };
+        match track.ledger.settle(seq) {
+            Settled::Reply(reply) => {
+                self.tally.counters.corrupt += u64::from(!judged.intact);
+                self.replied(&reply, at_ns);
+                if let (true, Some((_, ahead))) = (reply.first && judged.intact, judged.server) {
+                    self.record_one_way(plan, ahead);
+                }
+                if self.has_raw() {
+                    self.raw_line(raw_line(plan, number, seq, reply.entry.created_at, judged));
+                }
+                if reply.frees_slot {
+                    self.free_slot(plan, index, track, at_ns);
+                }
+            }
+            Settled::Duplicate => {
+                self.tally.counters.received += 1;
+                self.tally.counters.duplicate += 1;
+            }
+            Settled::Unknown => self.tally.counters.unexpected += 1,
+        }
+    }
+
+    fn record_one_way(&mut self, plan: &Plan, ahead: i64) {
+        let Some(unit_ns) = plan.one_way_unit_ns else {
+            return;
+        };
+        self.tally.counters.one_way_negative += u64::from(ahead < 0);
+        let ahead = u64::try_from(ahead).unwrap_or(0);
+        self.tally.one_way.record(ahead.saturating_mul(unit_ns));
+    }
+}
+
+fn judge_echo(echo: &EchoPayload, number: u32, ledger: &Ledger, payload: &[u8]) -> Judged {
+    if echo.has_header() {
+        return match echo.read(number, payload) {
+            Reading::Message { seq, intact } => Judged::echo(seq, intact),
+            Reading::Foreign => Judged::UNASKED,
+            Reading::Unreadable => Judged::unreadable(ledger),
+        };
+    }
+    // Too small for a header: the first message in order that has this content.
+    let matching = ledger
+        .awaiting_all()
+        .take(SEARCH_MAX)
+        .find(|&seq| echo.matches(number, seq, payload));
+    let before = ledger.next_seq().checked_sub(1);
+    let last = match ledger.oldest() {
+        Some((seq, _)) => seq.checked_sub(1),
+        None => before,
+    };
+    let repeated = || last.filter(|&seq| echo.matches(number, seq, payload));
+    match matching.or_else(repeated) {
+        Some(seq) => Judged::echo(seq, true),
+        None => Judged::unreadable(ledger),
+    }
+}
+
+fn judge_amplify(amplify: &AmplifyPayload, number: u32, ledger: &Ledger, payload: &[u8]) -> Judged {
+    let Some(reply) = AmplifyReply::read(payload) else {
+        return Judged::unreadable(ledger);
+    };
+    if reply
+        .client_id
+        .is_some_and(|client| client != i64::from(number))
+    {
+        return Judged::UNASKED;
+    }
+    let Some(seq) = amplified_seq(&reply, number, ledger) else {
+        return Judged::unreadable(ledger);
+    };
+    let entry = ledger.awaiting(seq);
+    let intact = entry.is_none_or(|entry| amplify.is_intact(&reply, number, seq, entry.created_at));
+    let server = reply.created_at.zip(reply.server_latency);
+    Judged {
+        seq: Some(seq),
+        intact,
+        server,
+    }
+}
+
+/// The message that a reply answers. One server of seed 001 puts the number of the client where
+/// that of the message belongs; its replies are known by the time they carry, in order.
+fn amplified_seq(reply: &AmplifyReply<'_>, number: u32, ledger: &Ledger) -> Option<u64> {
+    let seq = u64::try_from(reply.msg_id?).ok()?;
+    let stamped = |created_at: u64| reply.client_ts == i64::try_from(created_at).ok();
+    if ledger
+        .awaiting(seq)
+        .is_some_and(|entry| stamped(entry.created_at))
+    {
+        return Some(seq);
+    }
+    match ledger.oldest() {
+        Some((oldest, entry)) if seq == u64::from(number) && stamped(entry.created_at) => {
+            Some(oldest)
+        }
+        Some(_) | None => Some(seq),
+    }
+}
+
+fn raw_line(plan: &Plan, number: u32, seq: u64, created_at: u64, judged: Judged) -> RawLine {
+    let to_us = |time: i64| time.saturating_mul((plan.amplify_unit_ns / 1000) as i64);
+    let created_at = i64::try_from(created_at).unwrap_or(i64::MAX);
+    RawLine {
+        timestamp_us: ((wall_ns() + plan.link_delay_ns) / 1000) as i64,
+        client_id: number,
+        msg_id: seq,
+        server_created_at_us: judged.server.map(|(created_at, _)| to_us(created_at)),
+        client_created_at_us: match plan.content {
+            Content::Amplify(_) => to_us(created_at),
+            Content::Echo(_) => created_at,
+        },
+    }
+}
+
+/// Messages without a header that one reply is compared with.
+const SEARCH_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Entry;
+
+    fn ledger(messages: u64) -> Ledger {
+        let mut ledger = Ledger::default();
+        for seq in 0..messages {
+            ledger.enter(Entry::new(0, 0, 1000 + seq, 1));
+        }
+        ledger
+    }
+
+    fn echoed(echo: &EchoPayload, seq: u64) -> Vec<u8> {
+        let mut payload = Vec::new();
+        echo.write(5, seq, &mut payload);
+        payload
+    }
+
+    #[test]
+    fn an_unreadable_reply_is_corrupt_and_not_a_loss_as_well() {
+        let echo = EchoPayload::new(64, 1);
+        let ledger = ledger(3);
+        let mut payload = echoed(&echo, 0);
+        payload[0] ^= 1;
+        assert_eq!(
+            judge_echo(&echo, 5, &ledger, &payload),
+            Judged::echo(0, false)
+        );
+        assert_eq!(
+            judge_echo(&echo, 5, &Ledger::default(), &payload),
+            Judged::UNASKED
+        );
+    }
+
+    #[test]
+    fn payloads_without_a_header_are_known_by_order_and_content() {
+        let echo = EchoPayload::new(8, 1);
+        let mut ledger = ledger(3);
+        assert_eq!(
+            judge_echo(&echo, 5, &ledger, &echoed(&echo, 0)),
+            Judged::echo(0, true)
+        );
+        assert_eq!(
+            judge_echo(&echo, 5, &ledger, &echoed(&echo, 2)),
+            Judged::echo(2, true)
+        );
+        assert_eq!(
+            judge_echo(&echo, 5, &ledger, b"nonsense"),
+            Judged::echo(0, false)
+        );
+        ledger.settle(0);
+        assert_eq!(
+            judge_echo(&echo, 5, &ledger, &echoed(&echo, 0)),
+            Judged::echo(0, true)
+        );
+        assert_eq!(ledger.settle(0), Settled::Duplicate);
+        let empty = EchoPayload::new(0, 1);
+        assert_eq!(judge_echo(&empty, 5, &ledger, b""), Judged::echo(1, true));
+    }
+
+    fn amplified(msg_id: i64, client_ts: i64) -> AmplifyReply<'static> {
+        AmplifyReply {
+            msg_id: Some(msg_id),
+            client_ts: Some(client_ts),
+            ..AmplifyReply::default()
+        }
+    }
+
+    #[test]
+    fn the_server_that_confuses_its_numbers_is_understood() {
+        let ledger = ledger(9);
+        assert_eq!(amplified_seq(&amplified(3, 1003), 5, &ledger), Some(3));
+        assert_eq!(amplified_seq(&amplified(5, 1005), 5, &ledger), Some(5));
+        assert_eq!(amplified_seq(&amplified(5, 1000), 5, &ledger), Some(0));
+        assert_eq!(amplified_seq(&amplified(77, 1000), 5, &ledger), Some(77));
+    }
+}

@@ -1,0 +1,507 @@
+//! One thread of the generator: its connections, its driver, its records.
+//!
+//! A turn waits until the next intended moment, takes what was received, then sends what is due.
+//! Both halves are bounded, so that neither starves the other. The clock is read once right after
+//! the wait for everything received in the turn, and once right before each write.
+
+mod connect;
+mod receive;
+mod send;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+
+use moonwire_net::{Driver, Plaintext, Time, Timers};
+use moonwire_proto::{CloseCode, UpgradeRequest};
+
+use crate::client::{Client, State};
+use crate::cpu::ThreadCpu;
+use crate::desk::Desk;
+use crate::plan::Plan;
+use crate::schedule::NEVER;
+use crate::tally::Tally;
+
+pub(crate) use send::wall_ns;
+
+/// What workers and the thread that started them share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// When sending starts; [`NEVER`] until every connection is up or given up.
+    pub(crate) start_ns: AtomicU64,
+    /// The run is to end now.
+    pub(crate) stop: AtomicBool,
+    /// Handshakes that may still be started.
+    pub(crate) handshakes: AtomicUsize,
+    /// Connections that are up.
+    pub(crate) online: AtomicU64,
+}
+
+/// What a worker tells.
+#[derive(Debug)]
+pub(crate) enum Report {
+    /// Every own connection is up or given up.
+    Settled { online: u64 },
+    /// What was recorded up to the end of second `index` of the run.
+    Snapshot {
+        worker: u32,
+        index: u64,
+        tally: Box<Tally>,
+        run_ns: u64,
+    },
+    /// The worker went on to the next phase.
+    Entered { worker: u32, stage: Stage },
+    /// The worker has ended; nothing follows from it.
+    Finished { worker: u32, result: Box<Finish> },
+    /// The worker cannot go on.
+    Broken { sentence: String },
+}
+
+/// What a worker leaves behind.
+#[derive(Debug)]
+pub(crate) struct Finish {
+    pub(crate) tally: Box<Tally>,
+    /// CPU over the sending phase, and how long that was; `None` if it never began.
+    pub(crate) cpu: Option<(ThreadCpu, u64)>,
+    /// Messages due and never sent, because of the peer.
+    pub(crate) unsent_waiting: u64,
+    /// Messages due and never sent, though nothing was in their way.
+    pub(crate) unsent_ready: u64,
+    /// When sending ended; 0 if it never began.
+    pub(crate) sending_end_ns: u64,
+    /// When the last message was sent; 0 if none was.
+    pub(crate) last_sent_ns: u64,
+    /// When no connection was left, if that ended it.
+    pub(crate) died_ns: Option<u64>,
+    /// No reply came for so long that sending was given up.
+    pub(crate) stalled: bool,
+}
+
+/// The phases of a worker, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// Connections come up; the start is not known yet.
+    Waiting,
+    /// Messages are due.
+    Sending,
+    /// Replies are awaited.
+    Draining,
+    /// Close handshakes.
+    Closing,
+    /// Nothing is left.
+    Done,
+}
+
+/// One worker; owns every connection whose number is its own number modulo the workers.
+pub(crate) struct Worker<D> {
+    driver: D,
+    plan: Arc<Plan>,
+    shared: Arc<Shared>,
+    reports: Sender<Report>,
+    /// Empty tallies to go on with.
+    spares: Receiver<Box<Tally>>,
+    number: u32,
+    clients: Vec<Client>,
+    /// Index into `clients` by the index of its socket; checked against the whole id.
+    sockets: Vec<u32>,
+    requests: Vec<UpgradeRequest>,
+    timers: Timers<u32>,
+    plaintext: Plaintext,
+    desk: Desk,
+    /// Messages of the client that is being written to, not stamped yet. Empty between turns.
+    outgoing: Vec<send::Outgoing>,
+    /// Scratch space for one payload.
+    payload: Vec<u8>,
+    stage: Stage,
+    /// The moment of this turn: right after the wait.
+    now_ns: u64,
+    /// When the first connection may be attempted.
+    born_ns: u64,
+    /// Clients that were not attempted yet: `clients[next_connect..]`.
+    next_connect: usize,
+    /// Handshakes in flight here, each holding one of the shared ones.
+    handshaking: usize,
+    /// Clients that are up, connecting, or to be connected again.
+    alive: usize,
+    /// Clients that are up.
+    up: usize,
+    /// Set when `Settled` was reported.
+    settled: bool,
+    /// When a connection came up last.
+    progress_ns: u64,
+    beat_ns: u64,
+    snapshot_ns: u64,
+    cpu_start: Option<ThreadCpu>,
+    cpu_second: Option<ThreadCpu>,
+    cpu: Option<(ThreadCpu, u64)>,
+    /// When the present stage ends at the latest.
+    stage_end_ns: u64,
+    unsent_waiting: u64,
+    unsent_ready: u64,
+    /// 0 until sending has ended.
+    sending_end_ns: u64,
+    died_ns: Option<u64>,
+    stalled: bool,
+}
+
+/// What a worker is made of.
+pub(crate) struct Parts<D> {
+    pub(crate) driver: D,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) reports: Sender<Report>,
+    pub(crate) spares: Receiver<Box<Tally>>,
+    pub(crate) number: u32,
+    pub(crate) workers: u32,
+    pub(crate) desk: Desk,
+    pub(crate) born_ns: u64,
+}
+
+impl<D: Driver> Worker<D> {
+    /// A worker with all of its clients still to be connected.
+    pub(crate) fn new(parts: Parts<D>) -> Self {
+        let total = parts.plan.scenario.connections_total();
+        let clients: Vec<Client> = (parts.number..total)
+            .step_by(parts.workers as usize)
+            .map(Client::new)
+            .collect();
+        Self {
+            requests: parts.plan.requests(),
+            alive: clients.len(),
+            driver: parts.driver,
+            plan: parts.plan,
+            shared: parts.shared,
+            reports: parts.reports,
+            spares: parts.spares,
+            number: parts.number,
+            clients,
+            sockets: Vec::new(),
+            timers: Timers::new(),
+            plaintext: Plaintext::new(),
+            desk: parts.desk,
+            outgoing: Vec::new(),
+            payload: Vec::new(),
+            stage: Stage::Waiting,
+            now_ns: parts.born_ns,
+            born_ns: parts.born_ns,
+            next_connect: 0,
+            handshaking: 0,
+            up: 0,
+            settled: false,
+            progress_ns: parts.born_ns,
+            beat_ns: NEVER,
+            snapshot_ns: NEVER,
+            cpu_start: None,
+            cpu_second: None,
+            cpu: None,
+            stage_end_ns: NEVER,
+            unsent_waiting: 0,
+            unsent_ready: 0,
+            sending_end_ns: 0,
+            died_ns: None,
+            stalled: false,
+        }
+    }
+
+    /// Runs to the end and reports it.
+    pub(crate) fn run(mut self) {
+        while self.stage != Stage::Done {
+            let until = Time::from_nanos(self.next_moment_ns());
+            if let Err(error) = self.driver.wait(Some(until)) {
+                let sentence = format!("the generator cannot wait for its sockets: {error}");
+                let _ = self.reports.send(Report::Broken { sentence });
+                return;
+            }
+            self.now_ns = self.driver.now().as_nanos();
+            self.beat();
+            self.receive_turn();
+            self.expire_timers();
+            self.connect_turn();
+            self.send_turn();
+            self.flush_touched();
+            self.snapshot();
+            self.advance();
+        }
+        self.desk.finish();
+        self.desk.tally.occupancy.cut(self.now_ns);
+        let result = Box::new(Finish {
+            tally: std::mem::take(&mut self.desk.tally),
+            cpu: self.cpu,
+            unsent_waiting: self.unsent_waiting,
+            unsent_ready: self.unsent_ready,
+            sending_end_ns: self.sending_end_ns,
+            last_sent_ns: self.desk.last_sent_ns,
+            died_ns: self.died_ns,
+            stalled: self.stalled,
+        });
+        // The receiver is gone only when the run was given up, and then nobody asks.
+        let _ = self.reports.send(Report::Finished {
+            worker: self.number,
+            result,
+        });
+    }
+
+    /// The next moment at which there is something to do.
+    fn next_moment_ns(&mut self) -> u64 {
+        let timer = self.timers.next_deadline().map_or(NEVER, Time::as_nanos);
+        let mut moment_ns = timer
+            .min(self.beat_ns)
+            .min(self.snapshot_ns)
+            .min(self.stage_end_ns);
+        moment_ns = moment_ns.min(self.next_connect_ns());
+        match self.stage {
+            Stage::Waiting => moment_ns.min(self.shared.start_ns.load(Ordering::Acquire)),
+            Stage::Sending => moment_ns.min(self.desk.next_due_ns()).min(self.end_ns()),
+            Stage::Draining => moment_ns.min(self.desk.next_held_ns()),
+            Stage::Closing | Stage::Done => moment_ns,
+        }
+    }
+
+    /// Notes how late this turn is for the moments of its heartbeat.
+    fn beat(&mut self) {
+        while self.beat_ns <= self.now_ns {
+            self.desk.tally.heartbeat.record(self.now_ns - self.beat_ns);
+            self.beat_ns += BEAT_NS;
+        }
+    }
+
+    /// Hands the tally over at the end of a second, if there is one to go on with.
+    fn snapshot(&mut self) {
+        if self.now_ns < self.snapshot_ns {
+            return;
+        }
+        let elapsed_ns = self.now_ns - self.start_ns();
+        self.snapshot_ns = self.start_ns() + (elapsed_ns / SECOND_NS + 1) * SECOND_NS;
+        self.expire_replies();
+        let Ok(mut spare) = self.spares.try_recv() else {
+            return;
+        };
+        spare.occupancy = self.desk.tally.occupancy.cut(self.now_ns);
+        let tally = std::mem::replace(&mut self.desk.tally, spare);
+        let cpu = ThreadCpu::read();
+        let run_ns = match (cpu, self.cpu_second) {
+            (Some(now), Some(before)) => now.since(before).run_ns,
+            (None, _) | (_, None) => 0,
+        };
+        self.cpu_second = cpu;
+        let index = elapsed_ns / SECOND_NS - 1;
+        let _ = self.reports.send(Report::Snapshot {
+            worker: self.number,
+            index,
+            tally,
+            run_ns,
+        });
+    }
+
+    /// Gives slots back that were held by replies nobody expects any more.
+    fn expire_replies(&mut self) {
+        if self.stage != Stage::Sending {
+            return;
+        }
+        let patience_ns = self.plan.drain_ns.max(SLOT_PATIENCE_NS);
+        let before_ns = self.now_ns.saturating_sub(patience_ns);
+        let mut expired = false;
+        for (index, client) in self.clients.iter_mut().enumerate() {
+            for _ in 0..client.track.ledger.expire(before_ns) {
+                expired = true;
+                self.desk
+                    .free_slot(&self.plan, index as u32, &mut client.track, self.now_ns);
+            }
+        }
+        // A counted closed loop would go on for ever against a server that is silent.
+        self.stalled |= expired
+            && self.plan.is_closed()
+            && self.plan.is_counted()
+            && self.desk.last_reply_ns < before_ns;
+    }
+
+    /// Goes on to the next stage when this one is over.
+    fn advance(&mut self) {
+        let stopped = self.shared.stop.load(Ordering::Acquire);
+        let dead = self.alive == 0;
+        if self.stage <= Stage::Sending {
+            self.settle();
+        }
+        match self.stage {
+            Stage::Waiting => {
+                if stopped {
+                    self.enter_closing();
+                } else if self.now_ns >= self.shared.start_ns.load(Ordering::Acquire) {
+                    self.enter_sending();
+                }
+            }
+            Stage::Sending if dead => {
+                self.died_ns = (!self.is_sending_over()).then_some(self.now_ns);
+                self.leave_sending(0);
+            }
+            Stage::Sending if stopped => {
+                self.leave_sending(self.plan.drain_ns.min(STOP_PATIENCE_NS));
+            }
+            Stage::Sending if self.is_sending_over() => self.leave_sending(self.plan.drain_ns),
+            Stage::Draining if dead || self.is_settled() || self.now_ns >= self.stage_end_ns => {
+                self.enter_closing();
+            }
+            Stage::Draining if stopped => {
+                let end_ns = self.now_ns.saturating_add(STOP_PATIENCE_NS);
+                self.stage_end_ns = self.stage_end_ns.min(end_ns);
+            }
+            Stage::Closing => self.advance_closing(),
+            Stage::Sending | Stage::Draining | Stage::Done => {}
+        }
+    }
+
+    /// Reports once that every own connection is up or given up.
+    fn settle(&mut self) {
+        let waited_ns = self.now_ns.saturating_sub(self.progress_ns);
+        let pending = self.alive - self.up;
+        if !self.settled && (pending == 0 || self.is_retrying_in_vain(waited_ns)) {
+            self.settled = true;
+            let _ = self.reports.send(Report::Settled {
+                online: self.up as u64,
+            });
+        }
+    }
+
+    /// Connections that are made again and again may never come up.
+    fn is_retrying_in_vain(&self, waited_ns: u64) -> bool {
+        waited_ns > CONNECT_PATIENCE_NS && self.next_connect == self.clients.len()
+    }
+
+    fn enter_sending(&mut self) {
+        self.enter(Stage::Sending);
+        let start_ns = self.start_ns();
+        self.beat_ns = start_ns + BEAT_NS;
+        self.snapshot_ns = start_ns + SECOND_NS;
+        self.cpu_start = ThreadCpu::read();
+        self.cpu_second = self.cpu_start;
+        self.stage_end_ns = start_ns.saturating_add(self.plan.give_up_ns);
+        self.desk.occupy(start_ns);
+        for (index, client) in self.clients.iter_mut().enumerate() {
+            if client.state == State::Up {
+                self.desk
+                    .join(&self.plan, index as u32, client, start_ns, 0);
+            }
+        }
+    }
+
+    fn leave_sending(&mut self, patience_ns: u64) {
+        self.count_unsent();
+        self.sending_end_ns = self.now_ns;
+        let last_ns = self.desk.last_sent_ns.max(self.start_ns());
+        self.stage_end_ns = match patience_ns {
+            0 => self.now_ns,
+            patience_ns => last_ns.saturating_add(patience_ns),
+        };
+        self.beat_ns = NEVER;
+        self.desk.stop_sending();
+        if let (Some(before), Some(now)) = (self.cpu_start, ThreadCpu::read()) {
+            self.cpu = Some((now.since(before), self.now_ns - self.start_ns()));
+        }
+        self.enter(Stage::Draining);
+    }
+
+    /// Counts what was due and is not sent, by who was in its way.
+    fn count_unsent(&mut self) {
+        let elapsed_ns = self.now_ns - self.start_ns();
+        for client in &self.clients {
+            let Some(cursor) = &client.track.cursor else {
+                continue;
+            };
+            let due = self
+                .plan
+                .schedule
+                .due_before(client.number, cursor, elapsed_ns);
+            let ready = client.state == State::Up && !client.track.blocked;
+            *if ready {
+                &mut self.unsent_ready
+            } else {
+                &mut self.unsent_waiting
+            } += due;
+        }
+    }
+
+    fn enter_closing(&mut self) {
+        self.enter(Stage::Closing);
+        self.beat_ns = NEVER;
+        self.stage_end_ns = self.now_ns + CLOSE_PATIENCE_NS;
+        self.next_connect = self.clients.len();
+        for index in 0..self.clients.len() {
+            if let Some(session) = &mut self.clients[index].session {
+                session.close(CloseCode::NORMAL, "");
+                self.flush(index as u32);
+            }
+        }
+    }
+
+    fn advance_closing(&mut self) {
+        let late = self.now_ns >= self.stage_end_ns;
+        let mut open = false;
+        for index in 0..self.clients.len() {
+            let Some(session) = &mut self.clients[index].session else {
+                continue;
+            };
+            open = true;
+            if late {
+                session.abort();
+                self.flush(index as u32);
+            }
+        }
+        if !open || late {
+            self.enter(Stage::Done);
+        }
+    }
+
+    fn enter(&mut self, stage: Stage) {
+        self.stage = stage;
+        let _ = self.reports.send(Report::Entered {
+            worker: self.number,
+            stage,
+        });
+    }
+
+    fn is_sending_over(&self) -> bool {
+        if self.stalled || self.now_ns >= self.stage_end_ns {
+            return true;
+        }
+        let ended = self.now_ns >= self.end_ns();
+        if self.plan.is_closed() {
+            return ended || self.desk.is_budget_spent() && self.is_everyone_in();
+        }
+        self.desk.unfinished == 0 && (ended || self.is_everyone_in())
+    }
+
+    /// True when no connection may still join the schedule.
+    fn is_everyone_in(&self) -> bool {
+        self.plan.schedule.end_ns() == NEVER
+            && self.next_connect == self.clients.len()
+            && self
+                .clients
+                .iter()
+                .all(|client| client.has_joined_or_never_will())
+    }
+
+    fn is_settled(&self) -> bool {
+        self.desk.tally.occupancy.in_flight() == 0 && self.desk.next_held_ns() == NEVER
+    }
+
+    fn start_ns(&self) -> u64 {
+        self.shared.start_ns.load(Ordering::Acquire)
+    }
+
+    /// When no message is intended any more.
+    fn end_ns(&self) -> u64 {
+        self.start_ns().saturating_add(self.plan.schedule.end_ns())
+    }
+}
+
+/// Half of what a scheduler's slice usually is, so that a lost slice is seen.
+const BEAT_NS: u64 = 5_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
+/// Shortest time after which an unanswered message gives its slot back.
+const SLOT_PATIENCE_NS: u64 = 10 * SECOND_NS;
+/// How long replies are awaited after a stop from outside.
+const STOP_PATIENCE_NS: u64 = SECOND_NS;
+/// How long connections are made again before the run starts without them.
+const CONNECT_PATIENCE_NS: u64 = 60 * SECOND_NS;
+/// How long all close handshakes together may take.
+const CLOSE_PATIENCE_NS: u64 = 3 * SECOND_NS;

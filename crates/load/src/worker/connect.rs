@@ -1,0 +1,244 @@
+//! Connections: made, lost, made again.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use moonwire_net::{Driver, Flushed, HandshakeTimings, Session, SocketId, Time, random_mask};
+use moonwire_proto::ClientKey;
+
+use super::{SECOND_NS, Stage, Worker};
+use crate::client::State;
+use crate::scenario::{RECONNECT_DELAY_MIN, Reconnect};
+use crate::schedule::{NEVER, duration_ns};
+
+impl<D: Driver> Worker<D> {
+    /// Starts the connections that may be started now, a bounded number per turn.
+    pub(super) fn connect_turn(&mut self) {
+        if self.stage >= Stage::Draining {
+            return;
+        }
+        for _ in 0..CONNECTS_PER_TURN {
+            if self.next_attempt_ns() > self.now_ns || !self.take_handshake() {
+                return;
+            }
+            let index = self.next_connect as u32;
+            self.next_connect += 1;
+            self.start_connect(index);
+        }
+    }
+
+    /// When this worker wants to start a connection next.
+    pub(super) fn next_connect_ns(&self) -> u64 {
+        if self.stage >= Stage::Draining {
+            return NEVER;
+        }
+        match self.next_attempt_ns() {
+            due if due > self.now_ns => due,
+            // Due, but there is no handshake to be had. An own one that ends wakes us; other
+            // workers' do not.
+            _ if self.handshaking > 0 && self.shared.handshakes.load(Ordering::Relaxed) == 0 => {
+                NEVER
+            }
+            _ if self.shared.handshakes.load(Ordering::Relaxed) == 0 => {
+                self.now_ns + HANDSHAKE_POLL_NS
+            }
+            due => due,
+        }
+    }
+
+    /// When the next client that was never attempted is to be.
+    fn next_attempt_ns(&self) -> u64 {
+        let Some(client) = self.clients.get(self.next_connect) else {
+            return NEVER;
+        };
+        let offset_ns = match self.plan.scenario.connect_rate {
+            Some(rate) => (f64::from(client.number) * 1e9 / rate) as u64,
+            None => 0,
+        };
+        self.born_ns + offset_ns
+    }
+
+    fn take_handshake(&self) -> bool {
+        let take = |free: usize| free.checked_sub(1);
+        self.shared
+            .handshakes
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+            .is_ok()
+    }
+
+    fn start_connect(&mut self, index: u32) {
+        self.handshaking += 1;
+        let client = &mut self.clients[index as usize];
+        client.state = State::Connecting;
+        let number = client.number;
+        let target = self.plan.connect_target(number);
+        let now = self.driver.now();
+        let started = self
+            .driver
+            .connect(&target)
+            .map_err(describe_connect)
+            .and_then(|socket| {
+                let request = &mut self.requests[self.plan.target_of(number)];
+                request.key = ClientKey::generate(random_mask);
+                let tls = self.plan.tls_of(number);
+                let limits = &self.plan.limits;
+                Session::connect(socket, target.remote, tls, request, limits, now)
+                    .map_err(|error| (Some(socket), error.to_string()))
+            });
+        match started {
+            Ok(session) => {
+                self.remember(session.socket(), index);
+                self.timers.arm(index, session.deadline());
+                self.clients[index as usize].session = Some(session);
+            }
+            Err((socket, sentence)) => {
+                if let Some(socket) = socket {
+                    self.driver.close(socket);
+                }
+                self.desk.tally.error(&sentence);
+                self.end(index);
+                self.retire(index);
+            }
+        }
+    }
+
+    fn remember(&mut self, socket: SocketId, index: u32) {
+        if self.sockets.len() <= socket.index() {
+            self.sockets.resize(socket.index() + 1, u32::MAX);
+        }
+        self.sockets[socket.index()] = index;
+    }
+
+    /// The client whose socket this is.
+    pub(super) fn client_of(&self, socket: SocketId) -> Option<u32> {
+        let index = *self.sockets.get(socket.index())?;
+        let session = self.clients.get(index as usize)?.session.as_ref()?;
+        (session.socket() == socket).then_some(index)
+    }
+
+    /// The server accepted.
+    pub(super) fn upgraded(&mut self, index: u32, timings: &HandshakeTimings) {
+        self.release_handshake();
+        self.progress_ns = self.now_ns;
+        self.up += 1;
+        self.timers.disarm(index);
+        self.shared.online.fetch_add(1, Ordering::Relaxed);
+        let tally = &mut self.desk.tally;
+        tally.counters.connects_ok += 1;
+        let tls = timings.tls.unwrap_or_default();
+        tally.handshake.tcp.record(duration_ns(timings.tcp));
+        if timings.tls.is_some() {
+            tally.handshake.tls.record(duration_ns(tls));
+        }
+        tally.handshake.upgrade.record(duration_ns(timings.upgrade));
+        tally
+            .handshake
+            .total
+            .record(duration_ns(timings.tcp + tls + timings.upgrade));
+        let client = &mut self.clients[index as usize];
+        client.state = State::Up;
+        client.track.up_ns = self.now_ns;
+        tally.counters.reconnected += u64::from(client.track.was_up);
+        client.track.was_up = true;
+        if self.stage == Stage::Sending {
+            let start_ns = self.shared.start_ns.load(Ordering::Acquire);
+            let joined_ns = self.now_ns.saturating_sub(start_ns);
+            self.desk
+                .join(&self.plan, index, client, start_ns, joined_ns);
+        }
+    }
+
+    /// The connection is over, for whatever reason; its socket may still be closing.
+    pub(super) fn end(&mut self, index: u32) {
+        let client = &mut self.clients[index as usize];
+        match client.state {
+            State::Connecting => {
+                client.state = State::Ended;
+                self.desk.tally.counters.connects_failed += 1;
+                self.release_handshake();
+            }
+            State::Up => {
+                client.state = State::Ended;
+                self.shared.online.fetch_sub(1, Ordering::Relaxed);
+                client.track.blocked = false;
+                client.track.due_ns = NEVER;
+                client.track.owed = 0;
+                self.up -= 1;
+                for wire_ns in client.track.ledger.abandon() {
+                    self.desk.tally.occupancy.abandon(wire_ns, self.now_ns);
+                }
+            }
+            State::Unborn | State::Ended | State::Retrying { .. } | State::Down => {}
+        }
+    }
+
+    /// The socket is closed: decides whether there will be another one.
+    pub(super) fn retire(&mut self, index: u32) {
+        let client = &mut self.clients[index as usize];
+        client.session = None;
+        self.timers.disarm(index);
+        match self.plan.scenario.reconnect {
+            Reconnect::After(delay) if self.stage < Stage::Draining => {
+                let at_ns = self.now_ns + duration_ns(delay.max(RECONNECT_DELAY_MIN));
+                client.state = State::Retrying { at_ns };
+                self.timers.arm(index, Some(Time::from_nanos(at_ns)));
+            }
+            Reconnect::After(_) | Reconnect::Never => {
+                client.state = State::Down;
+                self.desk.finish_client(&mut client.track);
+                self.alive -= 1;
+            }
+        }
+    }
+
+    /// Makes a connection again whose time has come.
+    pub(super) fn retry(&mut self, index: u32) {
+        if self.stage >= Stage::Draining {
+            return;
+        }
+        if self.take_handshake() {
+            self.desk.tally.counters.connects_retried += 1;
+            self.start_connect(index);
+        } else {
+            let later = Time::from_nanos(self.now_ns + HANDSHAKE_POLL_NS);
+            self.timers.arm(index, Some(later));
+        }
+    }
+
+    /// Writes what is queued and notices when the socket is closed.
+    pub(super) fn flush(&mut self, index: u32) {
+        let client = &mut self.clients[index as usize];
+        client.track.touched = false;
+        let Some(session) = &mut client.session else {
+            return;
+        };
+        match session.flush(&mut self.driver) {
+            Flushed::Open => {
+                if !session.is_open() {
+                    self.timers.arm(index, session.deadline());
+                }
+            }
+            Flushed::Finished => {
+                self.end(index);
+                self.retire(index);
+            }
+        }
+    }
+
+    fn release_handshake(&mut self) {
+        self.handshaking -= 1;
+        self.shared.handshakes.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn describe_connect(error: io::Error) -> (Option<SocketId>, String) {
+    (None, format!("cannot make a socket: {error}"))
+}
+
+/// About 20 us each: the turn stays under a millisecond.
+const CONNECTS_PER_TURN: usize = 16;
+/// How often a worker without a handshake of its own looks for one.
+const HANDSHAKE_POLL_NS: u64 = SECOND_NS / 1000;
+
+const _: () = assert!(RECONNECT_DELAY_MIN.as_nanos() >= Duration::from_millis(1).as_nanos());

@@ -1,0 +1,222 @@
+//! What the driver tells, taken apart.
+
+use std::io;
+
+use moonwire_net::{
+    Completion, Driver, HandshakeTimings, ReceiveBuffer, Session, SessionEvent, SocketId, Time,
+};
+use moonwire_proto::CloseCode;
+
+use super::{Stage, Worker};
+use crate::client::State;
+
+/// What an event means for its client, once nothing of it is borrowed any more.
+enum Consequence {
+    /// The connection is over.
+    Ended {
+        /// The code to be counted if the connection was up.
+        code: u16,
+        /// The error to be counted, unless this end wanted it to be over.
+        error: Option<String>,
+    },
+    /// The handshake is over.
+    Upgraded(HandshakeTimings),
+}
+
+impl<D: Driver> Worker<D> {
+    /// Takes completions, a bounded number per turn: those left are stamped in the next one.
+    pub(super) fn receive_turn(&mut self) {
+        for _ in 0..COMPLETIONS_PER_TURN {
+            let Some(completion) = self.driver.next() else {
+                return;
+            };
+            let now = Time::from_nanos(self.now_ns);
+            match completion {
+                Completion::Received { socket, buffer } => self.received(socket, buffer),
+                Completion::Connected { socket, result } => {
+                    let connected = self.driver.now();
+                    self.tell(socket, |session| session.on_connected(result, connected));
+                }
+                Completion::Sent {
+                    socket,
+                    buffer,
+                    result,
+                } => self.sent(socket, buffer, result),
+                Completion::EndOfStream { socket } => {
+                    self.tell(socket, |session| session.on_end_of_stream(now));
+                }
+                Completion::Failed { socket, error } => {
+                    self.tell(socket, |session| session.on_failed(error));
+                }
+                Completion::Accepted { socket, .. } => self.driver.close(socket),
+                Completion::AcceptFailed { .. }
+                | Completion::Detached { .. }
+                | Completion::Woken => {}
+            }
+        }
+    }
+
+    /// Acts on the deadlines that have passed.
+    pub(super) fn expire_timers(&mut self) {
+        let now = Time::from_nanos(self.now_ns);
+        while let Some(index) = self.timers.expired(now) {
+            let client = &mut self.clients[index as usize];
+            if let State::Retrying { .. } = client.state {
+                self.retry(index);
+                continue;
+            }
+            let Some(session) = &mut client.session else {
+                continue;
+            };
+            let consequence = session.on_deadline(now).and_then(consequence);
+            self.apply(index, consequence);
+            self.flush(index);
+        }
+    }
+
+    /// Flushes the clients that were not flushed with their sends.
+    pub(super) fn flush_touched(&mut self) {
+        while let Some(index) = self.desk.touched.pop() {
+            if self.clients[index as usize].track.touched {
+                self.flush(index);
+            }
+        }
+    }
+
+    fn received(&mut self, socket: SocketId, mut buffer: ReceiveBuffer) {
+        if let Some(index) = self.client_of(socket) {
+            self.desk.tally.counters.bytes_received += buffer.len() as u64;
+            let (upgraded, ended) = self.read(index, &mut buffer);
+            let client = &mut self.clients[index as usize];
+            self.desk.touch(index, &mut client.track);
+            self.apply(index, upgraded);
+            self.apply(index, ended);
+        }
+        self.driver.recycle(buffer);
+    }
+
+    /// Takes every message of the bytes; gives what else happened, in that order.
+    fn read(
+        &mut self,
+        index: u32,
+        buffer: &mut [u8],
+    ) -> (Option<Consequence>, Option<Consequence>) {
+        let now = Time::from_nanos(self.now_ns);
+        let at_ns = self.now_ns + self.plan.link_delay_ns;
+        let (mut upgraded, mut ended) = (None, None);
+        let client = &mut self.clients[index as usize];
+        let Some(session) = &mut client.session else {
+            return (None, None);
+        };
+        let mut input = match session.open(buffer, &mut self.plaintext) {
+            Ok(input) => input,
+            Err(error) => {
+                let error = Some(error.to_string());
+                return (
+                    None,
+                    Some(Consequence::Ended {
+                        code: ABNORMAL,
+                        error,
+                    }),
+                );
+            }
+        };
+        while let Some(event) = session.poll(&mut input, now) {
+            if let SessionEvent::Message { opcode, payload } = event {
+                let place = (index, client.number);
+                self.desk.take_message(
+                    &self.plan,
+                    place,
+                    &mut client.track,
+                    opcode,
+                    payload,
+                    at_ns,
+                );
+                continue;
+            }
+            match consequence(event) {
+                consequence @ Some(Consequence::Upgraded(_)) => upgraded = consequence,
+                consequence @ Some(Consequence::Ended { .. }) => ended = consequence,
+                None => {}
+            }
+        }
+        (upgraded, ended)
+    }
+
+    fn sent(&mut self, socket: SocketId, buffer: Vec<u8>, result: io::Result<()>) {
+        let now = Time::from_nanos(self.now_ns);
+        self.tell(socket, |session| session.on_sent(buffer, result, now));
+        if let Some(index) = self.client_of(socket) {
+            // What waited for room goes first into the socket, then the next message is due.
+            self.flush(index);
+            let track = &mut self.clients[index as usize].track;
+            self.desk.unblock(index, track, self.now_ns);
+        }
+    }
+
+    fn tell(
+        &mut self,
+        socket: SocketId,
+        tell: impl FnOnce(&mut Session) -> Option<SessionEvent<'_>>,
+    ) {
+        let Some(index) = self.client_of(socket) else {
+            return;
+        };
+        let client = &mut self.clients[index as usize];
+        let Some(session) = &mut client.session else {
+            return;
+        };
+        let consequence = tell(session).and_then(consequence);
+        self.desk.touch(index, &mut client.track);
+        self.apply(index, consequence);
+    }
+
+    fn apply(&mut self, index: u32, consequence: Option<Consequence>) {
+        match consequence {
+            None => {}
+            Some(Consequence::Upgraded(timings)) => self.upgraded(index, &timings),
+            Some(Consequence::Ended { code, error }) => {
+                if self.clients[index as usize].state == State::Up {
+                    self.desk.tally.closed(code);
+                }
+                if let Some(sentence) = error.filter(|_| self.stage != Stage::Closing) {
+                    self.desk.tally.error(&sentence);
+                }
+                self.end(index);
+            }
+        }
+    }
+}
+
+/// What an event means, other than a message.
+fn consequence(event: SessionEvent<'_>) -> Option<Consequence> {
+    let (code, error) = match event {
+        SessionEvent::Upgraded { timings, .. } => return Some(Consequence::Upgraded(timings)),
+        SessionEvent::Refused { status, .. } => (
+            ABNORMAL,
+            Some(format!(
+                "the server answered {status} instead of an upgrade"
+            )),
+        ),
+        SessionEvent::Closed { code, local, .. } => {
+            let code = code.map_or(NO_CODE, CloseCode::as_u16);
+            (
+                code,
+                (!local).then(|| format!("the server closed with {code}")),
+            )
+        }
+        SessionEvent::Failed(error) => (ABNORMAL, Some(error.to_string())),
+        SessionEvent::Request(_)
+        | SessionEvent::Message { .. }
+        | SessionEvent::Ping(_)
+        | SessionEvent::Pong(_) => return None,
+    };
+    Some(Consequence::Ended { code, error })
+}
+
+/// About 3 us each, so that a stamp is at most some 200 us old when the last of them is read.
+const COMPLETIONS_PER_TURN: usize = 64;
+/// A close frame without a code (RFC 6455, 7.1.5).
+const NO_CODE: u16 = 1005;
+/// No close frame at all (RFC 6455, 7.1.5).
+const ABNORMAL: u16 = 1006;

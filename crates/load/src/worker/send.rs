@@ -1,0 +1,228 @@
+//! What is due, sent.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use moonwire_net::{Driver, SendError};
+
+use super::{Stage, Worker};
+use crate::client::{State, Track};
+use crate::desk::Held;
+use crate::ledger::Entry;
+use crate::plan::{Content, Plan};
+use crate::schedule::NEVER;
+
+/// A message that is in the session's outbox, or about to be held, and not stamped yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outgoing {
+    intended_ns: u64,
+    /// From when on nothing but the generator was in its way.
+    ready_ns: u64,
+    created_at: u64,
+}
+
+impl<D: Driver> Worker<D> {
+    /// Sends what is due, a bounded number per turn. Messages of one client that are due together
+    /// leave in one write, stamped right before it.
+    pub(super) fn send_turn(&mut self) {
+        self.release_held();
+        if self.stage != Stage::Sending {
+            return;
+        }
+        let mut now_ns = self.now_ns;
+        let mut writing = None;
+        for _ in 0..SENDS_PER_TURN {
+            let Some((due_ns, index)) = self.desk.take_due(now_ns) else {
+                break;
+            };
+            if let Some(before) = writing.filter(|&before| before != index) {
+                now_ns = self.write(before, now_ns);
+            }
+            writing = Some(index);
+            self.enqueue(index, due_ns);
+        }
+        if let Some(index) = writing {
+            self.write(index, now_ns);
+        }
+    }
+
+    /// Puts one message of the client into its outbox, if it may send.
+    fn enqueue(&mut self, index: u32, due_ns: u64) {
+        let Some((intended_ns, ready_ns)) = self.admit(index, due_ns) else {
+            return;
+        };
+        let client = &mut self.clients[index as usize];
+        let created_at = created_at(&self.plan, self.desk.has_raw());
+        let seq = client.track.ledger.next_seq() + self.outgoing.len() as u64;
+        if self.plan.link_delay_ns == 0
+            && let Err(error) = self.hand_over(index, seq, created_at)
+        {
+            self.put_off(index, error);
+            return;
+        }
+        self.outgoing.push(Outgoing {
+            intended_ns,
+            ready_ns,
+            created_at,
+        });
+        if !self.plan.is_closed() {
+            let start_ns = self.start_ns();
+            let client = &mut self.clients[index as usize];
+            if let Some(cursor) = &mut client.track.cursor {
+                self.plan.schedule.advance(client.number, cursor);
+            }
+            self.desk.queue(index, &mut client.track, start_ns);
+        }
+    }
+
+    /// When the message was intended and since when nothing else was in its way; `None` when it
+    /// cannot be sent now, or the entry is stale.
+    fn admit(&mut self, index: u32, due_ns: u64) -> Option<(u64, u64)> {
+        let (start_ns, end_ns) = (self.start_ns(), self.end_ns());
+        let client = &mut self.clients[index as usize];
+        let is_up = client.state == State::Up;
+        let track = &mut client.track;
+        let in_flight = track.ledger.in_flight() as usize + self.outgoing.len();
+        let has_slot = in_flight < self.plan.in_flight_max as usize && !track.ledger.is_full();
+        if self.plan.is_closed() {
+            // A slot of an earlier connection is stale, and so is one after the end.
+            let valid = is_up && has_slot && due_ns >= track.up_ns && due_ns < end_ns;
+            return (valid && self.desk.spend()).then_some((due_ns, due_ns));
+        }
+        if track.due_ns != due_ns {
+            return None;
+        }
+        track.due_ns = NEVER;
+        if !is_up {
+            return None;
+        }
+        if !has_slot {
+            track.blocked = true;
+            return None;
+        }
+        let next_ns = track.cursor.as_ref()?.next_ns();
+        Some((start_ns.saturating_add(next_ns), track.ready_ns))
+    }
+
+    /// Frames a message into the client's outbox.
+    fn hand_over(&mut self, index: u32, seq: u64, created_at: u64) -> Result<(), SendError> {
+        let client = &mut self.clients[index as usize];
+        let session = client.session.as_mut().ok_or(SendError::NotOpen)?;
+        self.payload.clear();
+        match &self.plan.content {
+            Content::Echo(payload) => payload.write(client.number, seq, &mut self.payload),
+            Content::Amplify(payload) => {
+                payload.write(client.number, seq, created_at, &mut self.payload);
+            }
+        }
+        let before = session.write_queue_bytes();
+        session.send(self.plan.opcode(), &self.payload)?;
+        let framed = session.write_queue_bytes().saturating_sub(before);
+        self.desk.tally.counters.bytes_sent += framed as u64;
+        Ok(())
+    }
+
+    /// The socket takes no more now: the message keeps its intended time and waits.
+    fn put_off(&mut self, index: u32, error: SendError) {
+        let track = &mut self.clients[index as usize].track;
+        track.blocked = true;
+        if self.plan.is_closed() {
+            self.desk.refund();
+            track.owed += 1;
+        }
+        if error == SendError::QueueFull {
+            self.desk.tally.counters.backpressured += 1;
+        }
+    }
+
+    /// Stamps the client's messages and writes them; gives the stamp.
+    fn write(&mut self, index: u32, now_ns: u64) -> u64 {
+        if self.outgoing.is_empty() {
+            return now_ns;
+        }
+        let wire_ns = self.driver.now().as_nanos();
+        let track = &mut self.clients[index as usize].track;
+        for message in self.outgoing.drain(..) {
+            let Outgoing {
+                intended_ns,
+                ready_ns,
+                created_at,
+            } = message;
+            if self.plan.link_delay_ns > 0 {
+                let held = held(&self.plan, index, track, wire_ns, created_at);
+                self.desk.hold(held);
+            }
+            let replies = self.plan.scenario.replies;
+            track
+                .ledger
+                .enter(Entry::new(intended_ns, wire_ns, created_at, replies));
+            self.desk.tally.sent(intended_ns, ready_ns, wire_ns);
+        }
+        self.desk.last_sent_ns = wire_ns;
+        if self.plan.link_delay_ns == 0 {
+            self.flush(index);
+        }
+        wire_ns
+    }
+
+    /// Writes the messages that leave the stand-in link.
+    fn release_held(&mut self) {
+        for _ in 0..SENDS_PER_TURN {
+            let Some(held) = self.desk.take_held(self.now_ns) else {
+                return;
+            };
+            let client = &self.clients[held.client as usize];
+            if client.state != State::Up || client.track.up_ns != held.up_ns {
+                continue;
+            }
+            match self.hand_over(held.client, held.seq, held.created_at) {
+                Ok(()) => {
+                    let late_ns = self.driver.now().as_nanos().saturating_sub(held.release_ns);
+                    self.desk.tally.heartbeat.record(late_ns);
+                    self.flush(held.client);
+                }
+                Err(SendError::QueueFull) => {
+                    self.desk.tally.counters.backpressured += 1;
+                    let release_ns = self.now_ns + HELD_AGAIN_NS;
+                    self.desk.hold_on(Held { release_ns, ..held });
+                    return;
+                }
+                Err(SendError::NotOpen | SendError::ControlTooLong) => {}
+            }
+        }
+    }
+}
+
+fn held(plan: &Plan, client: u32, track: &Track, wire_ns: u64, created_at: u64) -> Held {
+    let release_ns = wire_ns + plan.link_delay_ns;
+    Held {
+        release_ns,
+        client,
+        seq: track.ledger.next_seq(),
+        created_at,
+        up_ns: track.up_ns,
+    }
+}
+
+/// The wall clock that the message carries, or that its line in the CSV does; 0 for neither.
+fn created_at(plan: &Plan, raw: bool) -> u64 {
+    let unit_ns = match plan.content {
+        Content::Amplify(_) => plan.amplify_unit_ns,
+        Content::Echo(_) if raw => MICROSECOND_NS,
+        Content::Echo(_) => return 0,
+    };
+    wall_ns() / unit_ns
+}
+
+/// Nanoseconds since the epoch.
+pub(crate) fn wall_ns() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, crate::schedule::duration_ns)
+}
+
+/// About 6 us each, so that replies wait at most some 400 us for their stamp.
+const SENDS_PER_TURN: usize = 64;
+/// How long a held message waits that found no room in its socket.
+const HELD_AGAIN_NS: u64 = 1_000_000;
+/// The unit of the CSV.
+const MICROSECOND_NS: u64 = 1000;
