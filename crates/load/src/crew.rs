@@ -32,6 +32,8 @@ pub(crate) struct Crew {
     machine: MachineCpu,
     progress_ns: u64,
     phase: Phase,
+    /// A thread had ended without a result when that was last looked for.
+    missing: bool,
 }
 
 /// One worker, seen from outside.
@@ -69,6 +71,7 @@ impl Crew {
             machine: MachineCpu::read(),
             progress_ns: born_ns,
             phase: Phase::Connecting,
+            missing: false,
         };
         for number in 0..workers {
             let desk = Desk::new(raw.map(RawFile::sink));
@@ -142,6 +145,9 @@ impl Crew {
             match self.reports.recv_timeout(WATCH_INTERVAL) {
                 Ok(Report::Broken { sentence }) => return Err(self.give_up(sentence)),
                 Ok(report) => self.take(report, control),
+                Err(RecvTimeoutError::Timeout) if self.is_someone_missing() => {
+                    return Err(self.give_up("a worker ended without a result".to_owned()));
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(self.give_up("a worker ended without a result".to_owned()));
@@ -150,13 +156,6 @@ impl Crew {
             if control.stop.load(Ordering::Acquire) && !self.records.interrupted {
                 self.records.interrupted = true;
                 self.stop();
-            }
-            let gone = self
-                .hands
-                .iter()
-                .any(|hand| hand.thread.is_finished() && hand.stage != Stage::Done);
-            if gone && self.records.finished() == 0 && self.is_silent() {
-                return Err(self.give_up("a worker ended without a result".to_owned()));
             }
             self.progress(control, false);
         }
@@ -292,9 +291,14 @@ impl Crew {
         });
     }
 
-    /// True when nothing more is in the queue.
-    fn is_silent(&self) -> bool {
-        self.hands.iter().all(|hand| hand.thread.is_finished())
+    /// True when a thread has ended for a while and its result is not here: it has panicked.
+    fn is_someone_missing(&mut self) -> bool {
+        let gone = self
+            .hands
+            .iter()
+            .any(|hand| hand.stage != Stage::Done && hand.thread.is_finished());
+        // Its last words may have come between the look into the queue and this one.
+        std::mem::replace(&mut self.missing, gone) && gone
     }
 
     fn give_up(&self, sentence: String) -> LoadError {

@@ -1,0 +1,244 @@
+//! Every message is accounted for, whatever the server does to it.
+
+mod peer;
+
+use std::time::Duration;
+
+use moonwire_load::{Arrival, Ending, Pacing, Stop, TimeUnit, Workload};
+use moonwire_report::{OneWay, Verdict};
+use peer::{Fault, Peer, closed, open};
+
+#[test]
+fn an_echo_answers_everything_once() {
+    let peer = Peer::start(Fault::None);
+    for (pacing, threads) in [
+        (closed(1), 1),
+        (closed(5), 3),
+        (open(5000.0, None), 2),
+        (open(5000.0, Some(1)), 1),
+    ] {
+        let outcome = peer.load(|settings| {
+            settings.pacing = pacing;
+            settings.threads = threads;
+        });
+        let messages = outcome.cell.messages;
+        assert_eq!(
+            (messages.sent, messages.received),
+            (1000, 1000),
+            "{pacing:?}"
+        );
+        assert_eq!(
+            (messages.lost, messages.duplicate, messages.corrupt),
+            (0, 0, 0)
+        );
+        assert_eq!(
+            (messages.reordered, messages.unexpected, messages.unsent),
+            (0, 0, 0)
+        );
+        assert_eq!(outcome.ending, Ending::Completed);
+        assert_eq!(outcome.cell.connects.ok, 10);
+        assert_eq!(
+            outcome.cell.closes.get("1000"),
+            Some(&10),
+            "{:?}",
+            outcome.cell.closes
+        );
+        assert!(outcome.cell.errors.is_empty(), "{:?}", outcome.cell.errors);
+        assert_eq!(outcome.cell.latency.response.count(), 1000);
+        assert_eq!(outcome.cell.handshake.total.count(), 10);
+    }
+}
+
+#[test]
+fn batches_poisson_and_sizes_down_to_nothing() {
+    let peer = Peer::start(Fault::None);
+    let batches = Pacing::Batches {
+        batch: 4,
+        wait: Duration::from_millis(20),
+        batches: 5,
+        in_flight: None,
+    };
+    let outcome = peer.load(|settings| {
+        settings.pacing = batches;
+        settings.stop = Stop::Schedule;
+        settings.stagger = Some(Duration::from_millis(7));
+    });
+    assert_eq!(
+        (outcome.cell.messages.sent, outcome.cell.messages.lost),
+        (200, 0)
+    );
+    for size in [0, 1, 7, 19, 20, 126, 70_000] {
+        let outcome = peer.load(|settings| {
+            settings.pacing = Pacing::Open {
+                rate: 2000.0,
+                arrival: Arrival::Poisson,
+                in_flight: None,
+            };
+            settings.stop = Stop::Messages(100);
+            settings.workload = Workload::Echo {
+                size,
+                binary: size % 2 == 1,
+            };
+            settings.barrier = false;
+        });
+        let messages = outcome.cell.messages;
+        assert_eq!(
+            (messages.sent, messages.received, messages.lost),
+            (100, 100, 0),
+            "{size}"
+        );
+        assert_eq!((messages.corrupt, messages.unexpected), (0, 0), "{size}");
+    }
+}
+
+#[test]
+fn dropped_replies_are_lost_exactly() {
+    for pacing in [closed(8), open(5000.0, None)] {
+        let peer = Peer::start(Fault::Drop(100));
+        let outcome = peer.load(|settings| settings.pacing = pacing);
+        let messages = outcome.cell.messages;
+        assert_eq!(messages.lost, peer.spoilt(), "{pacing:?}");
+        assert!(messages.lost > 0);
+        assert_eq!(
+            (messages.corrupt, messages.duplicate, messages.reordered),
+            (0, 0, 0)
+        );
+    }
+}
+
+#[test]
+fn doubled_replies_are_duplicates_exactly() {
+    let peer = Peer::start(Fault::Double(10));
+    let outcome = peer.load(|settings| settings.pacing = open(5000.0, None));
+    let messages = outcome.cell.messages;
+    assert_eq!((messages.duplicate, messages.lost), (100, 0));
+    assert_eq!(messages.received, 1100);
+    assert_eq!(
+        (messages.corrupt, messages.unexpected, messages.reordered),
+        (0, 0, 0)
+    );
+}
+
+#[test]
+fn altered_replies_are_corrupt_exactly_and_not_lost_as_well() {
+    for fault in [Fault::AlterLast(10), Fault::AlterFirst(10)] {
+        let peer = Peer::start(fault);
+        let outcome = peer.load(|settings| settings.pacing = closed(3));
+        let messages = outcome.cell.messages;
+        assert_eq!(
+            (messages.corrupt, messages.lost, messages.duplicate),
+            (100, 0, 0)
+        );
+    }
+}
+
+#[test]
+fn a_silent_server_loses_everything_and_the_run_ends() {
+    let peer = Peer::start(Fault::Silent);
+    let outcome = peer.load(|settings| {
+        settings.pacing = open(1000.0, None);
+        settings.stop = Stop::Messages(50);
+    });
+    assert_eq!(
+        (outcome.cell.messages.sent, outcome.cell.messages.lost),
+        (50, 50)
+    );
+    assert_eq!(outcome.verdict(), Verdict::Invalid);
+    assert!(
+        outcome
+            .cell
+            .assessment
+            .reasons()
+            .join(" ")
+            .contains("no reply arrived")
+    );
+}
+
+#[test]
+fn the_replies_of_seed_001_give_one_one_way_sample_per_message() {
+    for (unit, milliseconds, resolution) in [
+        (TimeUnit::Microseconds, false, 1),
+        (TimeUnit::Milliseconds, true, 1000),
+    ] {
+        let peer = Peer::start(Fault::Amplify(4, milliseconds));
+        let outcome = peer.load(|settings| {
+            settings.workload = Workload::Amplify {
+                size: 1024,
+                time_unit: unit,
+            };
+            settings.replies = 4;
+            settings.pacing = open(2000.0, None);
+            settings.stop = Stop::Messages(200);
+        });
+        let cell = &outcome.cell;
+        assert_eq!((cell.messages.sent, cell.messages.received), (200, 800));
+        assert_eq!((cell.messages.lost, cell.messages.corrupt), (0, 0));
+        assert_eq!(cell.latency.round_trip_seed.count(), 800);
+        assert_eq!(cell.latency.first_reply.count(), 200);
+        let OneWay::Measured {
+            histogram,
+            resolution_us,
+        } = &cell.latency.one_way
+        else {
+            panic!("loopback shares a clock");
+        };
+        assert_eq!((histogram.count(), *resolution_us), (200, resolution));
+    }
+}
+
+#[test]
+fn the_raw_csv_has_a_line_per_reply() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("raw.csv");
+    let peer = Peer::start(Fault::Amplify(2, false));
+    peer.load(|settings| {
+        settings.workload = Workload::Amplify {
+            size: 300,
+            time_unit: TimeUnit::Microseconds,
+        };
+        settings.replies = 2;
+        settings.stop = Stop::Messages(100);
+        settings.raw_csv = Some(path.clone());
+    });
+    let text = std::fs::read_to_string(path).unwrap();
+    assert_eq!(text.lines().count(), 201);
+    let line: Vec<i64> = text
+        .lines()
+        .nth(1)
+        .unwrap()
+        .split(',')
+        .map(|field| field.parse().unwrap())
+        .collect();
+    let [
+        timestamp,
+        client,
+        _,
+        server,
+        sent,
+        client_latency,
+        server_latency,
+    ] = line[..]
+    else {
+        panic!("seven columns");
+    };
+    assert!(client < 10 && sent <= server && server <= timestamp);
+    assert_eq!(
+        (client_latency, server_latency),
+        (timestamp - server, server - sent)
+    );
+}
+
+#[test]
+fn several_targets_share_a_run() {
+    let (one, other) = (Peer::start(Fault::None), Peer::start(Fault::None));
+    let outcome = one.load(|settings| {
+        settings.targets.extend(other.settings().targets);
+        settings.connections = 3;
+        settings.threads = 4;
+    });
+    assert_eq!(outcome.cell.connects.ok, 6);
+    assert_eq!(
+        (outcome.cell.messages.sent, outcome.cell.messages.lost),
+        (1000, 0)
+    );
+}

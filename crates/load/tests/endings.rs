@@ -1,0 +1,165 @@
+//! However a run ends, there is a result, a reason, and never a hang.
+
+mod peer;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use moonwire_load::{
+    Control, Ending, LoadError, Pacing, Phase, Reconnect, Scenario, Settings, Stop, Target, run,
+};
+use moonwire_report::Verdict;
+use peer::{Fault, Peer, closed, open};
+
+#[test]
+fn a_refused_port_is_a_result_with_its_reason() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ws://{}/", listener.local_addr().unwrap());
+    drop(listener);
+    let targets = vec![Target::parse(&url).unwrap()];
+    let scenario = Scenario::new(Settings {
+        targets,
+        ..Settings::default()
+    })
+    .unwrap();
+    let outcome = run(&scenario, &mut Control::default()).unwrap();
+    assert_eq!(outcome.verdict(), Verdict::Invalid);
+    assert_eq!(outcome.cell.connects.failed, 10);
+    let reasons = outcome.cell.assessment.reasons().join(" ");
+    assert!(reasons.contains("no connection could be made"), "{reasons}");
+    assert!(reasons.contains("refused"), "{reasons}");
+    assert!(matches!(outcome.ending, Ending::Died(_)));
+}
+
+#[test]
+fn a_server_that_dies_ends_the_run_early() {
+    for pacing in [closed(2), open(2000.0, None), open(2000.0, Some(1))] {
+        let peer = Peer::start(Fault::DieAfter(300));
+        let begun = Instant::now();
+        let outcome = peer.load(|settings| {
+            settings.pacing = pacing;
+            settings.stop = Stop::After(Duration::from_secs(60));
+        });
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        let Ending::Died(sentence) = &outcome.ending else {
+            panic!("{:?}", outcome.ending);
+        };
+        assert!(
+            sentence.contains("every connection was lost after"),
+            "{sentence}"
+        );
+        assert_eq!(outcome.verdict(), Verdict::Invalid);
+        assert!(outcome.cell.messages.sent >= 300);
+        assert_eq!(outcome.cell.closes.get("1006"), Some(&10));
+    }
+}
+
+#[test]
+fn a_server_that_closes_is_counted_by_its_code() {
+    let peer = Peer::start(Fault::CloseAfter(100));
+    let outcome = peer.load(|settings| settings.stop = Stop::After(Duration::from_secs(60)));
+    assert_eq!(
+        outcome.cell.closes.get("1011"),
+        Some(&10),
+        "{:?}",
+        outcome.cell.closes
+    );
+    assert_eq!(
+        outcome.cell.errors.get("the server closed with 1011"),
+        Some(&10)
+    );
+    assert!(matches!(outcome.ending, Ending::Died(_)));
+}
+
+#[test]
+fn a_lost_connection_is_made_again_and_its_messages_are_lost() {
+    let peer = Peer::start(Fault::CutFirstAfter(200));
+    let outcome = peer.load(|settings| {
+        settings.pacing = open(2000.0, None);
+        settings.reconnect = Reconnect::After(Duration::from_millis(20));
+    });
+    let cell = &outcome.cell;
+    assert_eq!((cell.connects.ok, cell.connects.reconnected), (11, 1));
+    assert_eq!(cell.messages.sent, 1000);
+    assert!(cell.messages.lost >= 1, "{:?}", cell.messages);
+    assert_eq!(cell.messages.received + cell.messages.lost, 1000);
+    assert_eq!(outcome.ending, Ending::Completed);
+}
+
+#[test]
+fn a_stop_from_outside_closes_and_gives_a_result() {
+    let peer = Peer::start(Fault::None);
+    let settings = Settings {
+        stop: Stop::After(Duration::from_secs(3600)),
+        pacing: open(1000.0, None),
+        ..peer.settings()
+    };
+    let scenario = Scenario::new(settings).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    let mut phases = Vec::new();
+    let mut on_progress = |progress: &moonwire_load::Progress| {
+        phases.push(progress.phase);
+        if progress.sent > 100 {
+            flag.store(true, Ordering::Release);
+        }
+    };
+    let begun = Instant::now();
+    let mut control = Control {
+        stop,
+        on_progress: Some(&mut on_progress),
+    };
+    let outcome = run(&scenario, &mut control).unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    assert_eq!(outcome.ending, Ending::Interrupted);
+    assert_eq!(outcome.cell.closes.get("1000"), Some(&10));
+    assert_eq!(outcome.cell.messages.lost, 0);
+    assert!(
+        outcome.cell.rate.sent_per_s > 500.0,
+        "{:?}",
+        outcome.cell.rate
+    );
+    assert!(
+        phases.contains(&Phase::Sending) && phases.contains(&Phase::Closing),
+        "{phases:?}"
+    );
+    assert!(phases.is_sorted(), "{phases:?}");
+}
+
+#[test]
+fn held_connections_send_nothing_and_are_valid() {
+    let peer = Peer::start(Fault::None);
+    let outcome = peer.load(|settings| {
+        settings.pacing = Pacing::Hold;
+        settings.stop = Stop::After(Duration::from_millis(300));
+    });
+    assert_eq!(outcome.cell.messages.sent, 0);
+    assert_eq!(outcome.ending, Ending::Completed);
+    assert_eq!(outcome.cell.closes.get("1000"), Some(&10));
+}
+
+#[test]
+fn what_cannot_start_is_one_sentence() {
+    let peer = Peer::start(Fault::None);
+    let raw_csv = Some("/nonexistent/raw.csv".into());
+    let scenario = Scenario::new(Settings {
+        raw_csv,
+        ..peer.settings()
+    })
+    .unwrap();
+    let error = run(&scenario, &mut Control::default()).unwrap_err();
+    assert!(matches!(error, LoadError::Output(_)));
+    assert!(
+        error
+            .to_string()
+            .contains("/nonexistent/raw.csv cannot be written"),
+        "{error}"
+    );
+    let settings = Settings {
+        connections: 1_000_000,
+        ..peer.settings()
+    };
+    let error = run(&Scenario::new(settings).unwrap(), &mut Control::default()).unwrap_err();
+    assert!(error.to_string().contains("ulimit -n"), "{error}");
+}

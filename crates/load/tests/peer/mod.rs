@@ -1,0 +1,248 @@
+//! Servers that nobody here wrote, with known faults.
+#![allow(dead_code, reason = "each test file uses some of it")]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use futures_util::{SinkExt, StreamExt};
+use moonwire_load::{Control, Outcome, Pacing, Scenario, Settings, Stop, Target, run};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_tungstenite::accept_async;
+use tokio_tungstenite::tungstenite::Message;
+
+/// What is wrong with a server. "One in `n`" counts all messages of the server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    None,
+    /// One reply in so many is not sent.
+    Drop(u64),
+    /// One reply in so many is sent twice.
+    Double(u64),
+    /// One reply in so many has another last byte.
+    AlterLast(u64),
+    /// One reply in so many has another first byte.
+    AlterFirst(u64),
+    /// Nothing is answered.
+    Silent,
+    /// The whole server does nothing for the second duration at the end of every first.
+    Stall(Duration, Duration),
+    /// Every connection is closed with 1011 after so many messages of the server.
+    CloseAfter(u64),
+    /// The process dies after so many messages: every socket is gone at once.
+    DieAfter(u64),
+    /// The first connection only is cut off after so many messages.
+    CutFirstAfter(u64),
+    /// Seed 001: each message is answered so often, in milliseconds if true.
+    Amplify(u16, bool),
+}
+
+/// A server on a thread of its own; it lives as long as the process.
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
+    /// Replies that were spoilt.
+    pub(crate) spoilt: Arc<AtomicU64>,
+}
+
+struct State {
+    fault: Fault,
+    received: AtomicU64,
+    connections: AtomicU64,
+    spoilt: Arc<AtomicU64>,
+    dead: AtomicBool,
+}
+
+impl Peer {
+    pub(crate) fn start(fault: Fault) -> Self {
+        let (sender, address) = channel();
+        let spoilt = Arc::new(AtomicU64::new(0));
+        let state = Arc::new(State {
+            fault,
+            received: AtomicU64::new(0),
+            connections: AtomicU64::new(0),
+            spoilt: Arc::clone(&spoilt),
+            dead: AtomicBool::new(false),
+        });
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            runtime.unwrap().block_on(async move {
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                sender.send(listener.local_addr().unwrap()).unwrap();
+                tokio::select! {
+                    () = serve(listener, Arc::clone(&state)) => {}
+                    () = death(&state) => {}
+                }
+            });
+        });
+        Self {
+            address: address.recv().unwrap(),
+            spoilt,
+        }
+    }
+
+    pub(crate) fn spoilt(&self) -> u64 {
+        self.spoilt.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        let target = Target::parse(&format!("ws://{}/", self.address)).unwrap();
+        Settings {
+            targets: vec![target],
+            drain: Duration::from_millis(300),
+            stop: Stop::Messages(1000),
+            ..Settings::default()
+        }
+    }
+
+    /// Runs with changed settings.
+    pub(crate) fn load(&self, change: impl FnOnce(&mut Settings)) -> Outcome {
+        let mut settings = self.settings();
+        change(&mut settings);
+        let scenario = Scenario::new(settings).unwrap();
+        let begun = Instant::now();
+        let outcome = run(&scenario, &mut Control::default()).unwrap();
+        eprintln!(
+            "{:?}: {:?} after {:?}: {:?} {:?}",
+            outcome.verdict(),
+            outcome.ending,
+            begun.elapsed(),
+            outcome.cell.messages,
+            outcome.cell.assessment.reasons()
+        );
+        outcome
+    }
+}
+
+pub(crate) fn closed(in_flight: u32) -> Pacing {
+    Pacing::Closed { in_flight }
+}
+
+pub(crate) fn open(rate: f64, in_flight: Option<u32>) -> Pacing {
+    Pacing::Open {
+        rate,
+        arrival: moonwire_load::Arrival::Constant,
+        in_flight,
+    }
+}
+
+async fn death(state: &State) {
+    while !state.dead.load(Ordering::SeqCst) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+async fn serve(listener: TcpListener, state: Arc<State>) {
+    if let Fault::Stall(every, length) = state.fault {
+        tokio::spawn(async move {
+            let mut next = tokio::time::Instant::now() + every / 2;
+            loop {
+                tokio::time::sleep_until(next).await;
+                // The only thread sleeps, and with it every connection.
+                thread::sleep(length);
+                next += every;
+            }
+        });
+    }
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            return;
+        };
+        stream.set_nodelay(true).unwrap();
+        let state = Arc::clone(&state);
+        tokio::spawn(async move { drop(talk(stream, state).await) });
+    }
+}
+
+type Failure = tokio_tungstenite::tungstenite::Error;
+
+async fn talk(stream: TcpStream, state: Arc<State>) -> Result<(), Failure> {
+    let mut socket = accept_async(stream).await?;
+    let first = state.connections.fetch_add(1, Ordering::SeqCst) == 0;
+    while let Some(message) = socket.next().await {
+        let message = message?;
+        if !message.is_text() && !message.is_binary() {
+            continue;
+        }
+        let number = state.received.fetch_add(1, Ordering::SeqCst) + 1;
+        let hit = |every: u64| {
+            let hit = number.is_multiple_of(every);
+            state.spoilt.fetch_add(u64::from(hit), Ordering::SeqCst);
+            hit
+        };
+        match state.fault {
+            Fault::Silent => {}
+            Fault::Drop(every) if hit(every) => {}
+            Fault::Double(every) if hit(every) => {
+                socket.feed(message.clone()).await?;
+                socket.send(message).await?;
+            }
+            Fault::AlterLast(every) if hit(every) => {
+                socket.send(altered(&message, false)).await?;
+            }
+            Fault::AlterFirst(every) if hit(every) => {
+                socket.send(altered(&message, true)).await?;
+            }
+            Fault::CloseAfter(count) if number >= count => {
+                use tokio_tungstenite::tungstenite::protocol::{CloseFrame, frame::coding};
+                let code = coding::CloseCode::Error;
+                socket
+                    .close(Some(CloseFrame {
+                        code,
+                        reason: "".into(),
+                    }))
+                    .await?;
+            }
+            Fault::DieAfter(count) if number >= count => state.dead.store(true, Ordering::SeqCst),
+            Fault::CutFirstAfter(count) if first && number >= count => return Ok(()),
+            Fault::Amplify(replies, milliseconds) => {
+                let reply = amplified(&message.into_data(), milliseconds);
+                for _ in 1..replies {
+                    socket.feed(Message::binary(reply.clone())).await?;
+                }
+                socket.send(Message::binary(reply)).await?;
+            }
+            _ => socket.send(message).await?,
+        }
+    }
+    Ok(())
+}
+
+fn altered(message: &Message, first: bool) -> Message {
+    let mut bytes = message.clone().into_data().to_vec();
+    let byte = if first {
+        bytes.first_mut()
+    } else {
+        bytes.last_mut()
+    };
+    if let Some(byte) = byte {
+        *byte = if *byte == b'#' { b'%' } else { b'#' };
+    }
+    Message::text(String::from_utf8(bytes).unwrap())
+}
+
+fn amplified(message: &[u8], milliseconds: bool) -> Vec<u8> {
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    let now = if milliseconds {
+        now.as_millis()
+    } else {
+        now.as_micros()
+    } as u64;
+    let message: serde_json::Value = serde_json::from_slice(message).unwrap();
+    let sent = message["created_at"].as_u64().unwrap();
+    let reply = serde_json::json!({
+        "client_id": message["client_id"],
+        "msg_id": message["msg_id"],
+        "msg": message["msg"],
+        "created_at": now,
+        "client_ts": sent,
+        "server_latency": now - sent,
+    });
+    reply.to_string().into_bytes()
+}
