@@ -204,7 +204,7 @@ struct Metric<T> {
     counter: fn(&T) -> &Counter,
 }
 
-const WORKER_METRICS: [Metric<WorkerStats>; 7] = [
+const WORKER_METRICS: [Metric<WorkerStats>; 8] = [
     Metric {
         name: "moonwire_sockets",
         kind: "gauge",
@@ -228,6 +228,12 @@ const WORKER_METRICS: [Metric<WorkerStats>; 7] = [
         kind: "counter",
         help: "Connections given to a worker that owns an instance.",
         counter: |worker| &worker.handed_over,
+    },
+    Metric {
+        name: "moonwire_taken_over_total",
+        kind: "counter",
+        help: "Connections taken from a worker without an instance.",
+        counter: |worker| &worker.taken_over,
     },
     Metric {
         name: "moonwire_mailbox_depth",

@@ -42,6 +42,8 @@ pub(crate) struct WorkerStats {
     pub(crate) accept_failed: Counter,
     /// Connections given to another worker.
     pub(crate) handed_over: Counter,
+    /// Connections taken from another worker.
+    pub(crate) taken_over: Counter,
     /// Connections on their way to this worker, seen at its last turn.
     pub(crate) mailbox_depth: Counter,
     /// Turns of the loop.

@@ -16,7 +16,7 @@ use moonwire_lua::Effects;
 use moonwire_net::{
     Completion, Driver, Flushed, ListenerId, Plaintext, Session, SocketId, Time, Timers, Transport,
 };
-use tracing::{debug, warn};
+use tracing::warn;
 
 use crate::event::{Event, Letter};
 use crate::shared::Shared;
@@ -102,7 +102,10 @@ impl<D: Driver> Worker<D> {
             self.turn()?;
         }
         for letter in self.desk.mailbox().close() {
-            debug!(?letter, "too late");
+            // Dropped, which closes its socket.
+            if matches!(letter, Letter::Handover(_)) {
+                self.desk.stats.handshake_failed(HandshakeFailure::Stopping);
+            }
         }
         self.scripts.shutdown(&mut self.effects);
         Ok(())
@@ -256,3 +259,6 @@ const LETTERS_PER_TURN_MAX: usize = 256;
 /// Sockets beyond the limit of connections that are kept long enough to be told 503; further ones
 /// are reset.
 const REFUSALS_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests;

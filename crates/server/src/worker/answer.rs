@@ -180,6 +180,7 @@ impl<D: Driver> Worker<D> {
     /// A connection from another worker, whose request waits for an answer.
     pub(super) fn taken_over(&mut self, handover: Handover) {
         let Handover { session, service } = handover;
+        self.desk.stats.taken_over.add(1);
         let session = match Session::attach(session, &mut self.driver) {
             Ok(session) => session,
             Err(error) => {

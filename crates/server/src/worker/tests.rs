@@ -1,0 +1,351 @@
+//! The real workers in the simulated world: bytes late and in pieces, resets, hand-overs, a stop in
+//! the middle. `SEED=n cargo test` reruns one seed.
+
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use fastrand::Rng;
+use moonwire_net::sim::{SimConditions, SimDriver, SimNetwork};
+use moonwire_net::{ConnectTarget, SessionLimits, random_mask};
+use moonwire_proto::{ClientKey, CloseCode, Opcode, UpgradeRequest};
+use tempfile::TempDir;
+
+use super::*;
+use crate::config::{Config, Overrides};
+
+/// Each accepted connection has one fate, each that reached its service one good-bye, and nothing
+/// is left at the end, whatever the network does.
+#[test]
+fn every_connection_has_one_fate_and_one_good_bye() {
+    each_seed(|seed| {
+        let resets = [0, 30][seed as usize % 2];
+        let mut world = World::new(seed, resets, 1 + seed as usize % 3);
+        world.clients(12);
+        world.run_until_quiet();
+        world.stop();
+        world.check();
+    });
+}
+
+/// The order to stop comes while all kinds of things are on their way.
+#[test]
+fn a_stop_in_the_middle_leaves_nobody_behind() {
+    each_seed(|seed| {
+        let mut world = World::new(seed, 5, 2);
+        world.clients(12);
+        for _ in 0..world.rng.usize(1..120) {
+            world.turn();
+        }
+        world.stop();
+        world.check();
+    });
+}
+
+/// Runs the story with 60 seeds, or with the one that SEED names, and says which one failed.
+fn each_seed(story: impl Fn(u64)) {
+    let chosen = std::env::var("SEED")
+        .ok()
+        .map(|seed| seed.parse().expect("SEED is a number"));
+    let seeds = chosen.map_or(0..60, |seed: u64| seed..seed + 1);
+    for seed in seeds {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| story(seed))) {
+            println!("failed with SEED={seed}");
+            resume_unwind(panic);
+        }
+    }
+}
+
+/// Some workers, one instance of one service, and clients that do what they like.
+struct World {
+    rng: Rng,
+    network: SimNetwork,
+    shared: Arc<Shared>,
+    workers: Vec<Worker<SimDriver>>,
+    clients: Clients,
+    folder: TempDir,
+}
+
+impl World {
+    fn new(seed: u64, resets_per_10_000: u32, workers: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(&folder, workers);
+        let shared = Arc::new(Shared::new(config.services, workers, config.limits, None));
+        let conditions = SimConditions {
+            resets_per_10_000,
+            ..SimConditions::default()
+        };
+        let network = SimNetwork::new(seed, conditions);
+        let worker = |index: usize| {
+            let driver = network.driver();
+            shared.mailboxes[index].set_waker(driver.waker());
+            let scripts = Scripts::start(&shared.services, index, workers).unwrap();
+            let mut worker = Worker::new(index, driver, scripts, Arc::clone(&shared));
+            worker.listen(network.listener(addr(index))).unwrap();
+            worker
+        };
+        let workers = (0..workers).map(worker).collect();
+        let clients = Clients::new(network.driver());
+        Self {
+            rng: Rng::with_seed(seed ^ 0x5e11),
+            network,
+            shared,
+            workers,
+            clients,
+            folder,
+        }
+    }
+
+    /// Clients that connect over time, to any worker.
+    fn clients(&mut self, count: usize) {
+        for _ in 0..count {
+            let worker = self.rng.usize(0..self.workers.len());
+            let target = ["/moody", "/moody", "/moody", "/nowhere"][self.rng.usize(0..4)];
+            self.clients
+                .connect(addr(worker), target, self.rng.usize(1..20));
+            for _ in 0..self.rng.usize(0..20) {
+                self.turn();
+            }
+        }
+    }
+
+    /// One turn of everybody, then time goes on. False: nothing will ever happen again.
+    fn turn(&mut self) -> bool {
+        for worker in &mut self.workers {
+            if worker.phase != Phase::Done {
+                worker.turn().unwrap();
+            }
+        }
+        self.clients.turn(&mut self.rng);
+        self.network.advance()
+    }
+
+    /// Until every client has gone and the workers know it.
+    fn run_until_quiet(&mut self) {
+        for _ in 0..TURNS_MAX {
+            let is_idle = |worker: &Worker<_>| worker.desk.connections.len() == 0;
+            if self.clients.sessions.is_empty() && self.workers.iter().all(is_idle) {
+                return;
+            }
+            self.turn();
+        }
+        panic!("no end after {TURNS_MAX} turns");
+    }
+
+    /// The order to stop, and the end of every worker.
+    fn stop(&mut self) {
+        for mailbox in &self.shared.mailboxes {
+            mailbox.order(Letter::Stop);
+        }
+        for _ in 0..TURNS_MAX {
+            if self
+                .workers
+                .iter()
+                .all(|worker| worker.phase == Phase::Done)
+            {
+                break;
+            }
+            self.turn();
+        }
+        for worker in &mut self.workers {
+            worker.run().unwrap();
+        }
+    }
+
+    fn check(&mut self) {
+        let stats = &self.shared.stats.workers;
+        let sum =
+            |of: &dyn Fn(&WorkerStats) -> u64| stats.iter().map(|worker| of(worker)).sum::<u64>();
+        let failures = sum(&|w| {
+            w.handshake_failures
+                .iter()
+                .map(|counter| counter.value())
+                .sum()
+        });
+        let connections = sum(&|w| w.services[0].connections.value());
+        let accepted = sum(&|w| w.accepted.value());
+        assert_eq!(accepted, connections + failures, "one fate each");
+        assert_eq!(sum(&|w| w.services[0].connected.value()), 0);
+        assert_eq!(sum(&|w| w.services[0].write_queue_bytes.value()), 0);
+        assert_eq!(sum(&|w| w.sockets.value()), 0);
+        assert!(
+            self.workers
+                .iter()
+                .all(|worker| worker.desk.timers.is_empty())
+        );
+        assert!(
+            self.workers
+                .iter()
+                .all(|worker| worker.desk.connections.open == 0)
+        );
+        let note = std::fs::read_to_string(self.folder.path().join("note")).unwrap();
+        assert_eq!(
+            note,
+            format!("{connections} good-byes, at most once: true\n")
+        );
+    }
+}
+
+/// One service, one instance, on the first worker.
+fn config(folder: &TempDir, workers: usize) -> Config {
+    let app = folder.path().join("apps/moody");
+    std::fs::create_dir_all(&app).unwrap();
+    std::fs::write(app.join("moody.lua"), MOODY).unwrap();
+    let toml = format!(
+        "[server]\nworkers = {workers}\n[services.moody]\ntarget = '/moody'\ninstances = 1\n\
+         [services.moody.config]\nnote = '{}'\n",
+        folder.path().join("note").display()
+    );
+    let file = folder.path().join("moonwire.toml");
+    std::fs::write(&file, toml).unwrap();
+    Config::load(&file, &Overrides::default()).unwrap()
+}
+
+/// A loop of clients in the same world.
+struct Clients {
+    driver: SimDriver,
+    limits: Arc<SessionLimits>,
+    /// Each with what it still wants to do.
+    sessions: Vec<(SocketId, Session, usize)>,
+}
+
+impl Clients {
+    fn new(driver: SimDriver) -> Self {
+        Self {
+            driver,
+            limits: Arc::new(SessionLimits::default()),
+            sessions: Vec::new(),
+        }
+    }
+
+    fn connect(&mut self, addr: SocketAddr, target: &str, deeds: usize) {
+        let socket = self.driver.connect(&ConnectTarget::from(addr)).unwrap();
+        let request = UpgradeRequest {
+            host: "simulated".to_owned(),
+            target: target.to_owned(),
+            subprotocols: Vec::new(),
+            headers: Vec::new(),
+            key: ClientKey::generate(random_mask),
+        };
+        let now = self.driver.now();
+        let session = Session::connect(socket, addr, None, &request, &self.limits, now).unwrap();
+        self.sessions.push((socket, session, deeds));
+    }
+
+    fn turn(&mut self, rng: &mut Rng) {
+        let deadlines = self
+            .sessions
+            .iter()
+            .filter_map(|(_, session, _)| session.deadline());
+        let until = deadlines.min();
+        self.driver.wait(until).unwrap();
+        while let Some(completion) = self.driver.next() {
+            self.completed(completion);
+        }
+        let now = self.driver.now();
+        for (_, session, deeds) in &mut self.sessions {
+            let _ = session.on_deadline(now);
+            if session.is_open() {
+                act(session, deeds, rng);
+            }
+        }
+        let driver = &mut self.driver;
+        self.sessions
+            .retain_mut(|(_, session, _)| session.flush(driver) == Flushed::Open);
+    }
+
+    fn completed(&mut self, completion: Completion) {
+        let now = self.driver.now();
+        match completion {
+            Completion::Connected { socket, result } => {
+                self.of(socket, |session| drop(session.on_connected(result, now)));
+            }
+            Completion::Received { socket, mut buffer } => {
+                self.of(socket, |session| {
+                    let mut scratch = Plaintext::new();
+                    let mut input = session.open(&mut buffer, &mut scratch).unwrap();
+                    while session.poll(&mut input, now).is_some() {}
+                });
+                self.driver.recycle(buffer);
+            }
+            Completion::EndOfStream { socket } => {
+                self.of(socket, |session| drop(session.on_end_of_stream(now)));
+            }
+            Completion::Failed { socket, error } => {
+                self.of(socket, |session| drop(session.on_failed(error)));
+            }
+            Completion::Sent {
+                socket,
+                buffer,
+                result,
+            } => {
+                self.of(socket, |session| drop(session.on_sent(buffer, result, now)));
+            }
+            Completion::Accepted { .. }
+            | Completion::AcceptFailed { .. }
+            | Completion::Detached { .. }
+            | Completion::Woken => {}
+        }
+    }
+
+    fn of(&mut self, socket: SocketId, tell: impl FnOnce(&mut Session)) {
+        if let Some((_, session, _)) = self.sessions.iter_mut().find(|client| client.0 == socket) {
+            tell(session);
+        }
+    }
+}
+
+/// One deed of a client, sometimes.
+fn act(session: &mut Session, deeds: &mut usize, rng: &mut Rng) {
+    if rng.u8(0..3) > 0 {
+        return;
+    }
+    let Some(left) = deeds.checked_sub(1) else {
+        return session.close(CloseCode::NORMAL, "");
+    };
+    *deeds = left;
+    let text = match rng.u32(0..40) {
+        0 => "error",
+        1 => "false",
+        2 => "close",
+        3 => return session.abort(),
+        4..30 => "hello",
+        _ => {
+            return session
+                .send(Opcode::Binary, &vec![7; rng.usize(0..40_000)])
+                .unwrap();
+        }
+    };
+    session.send(Opcode::Text, text.as_bytes()).unwrap();
+}
+
+fn addr(worker: usize) -> SocketAddr {
+    ([10, 0, 0, 1 + worker as u8], 5083).into()
+}
+
+/// Enough for every timeout of the default configuration at 5 ms a step.
+const TURNS_MAX: usize = 100_000;
+
+const MOODY: &str = "
+local config = require('moonwire.config')
+local moody = {}
+local goodbyes, total = {}, 0
+function moody.onStart() end
+function moody.onShutdown()
+  local once = true
+  for _, times in pairs(goodbyes) do once = once and times == 1 end
+  local note = io.open(config.note, 'w')
+  note:write(total, ' good-byes, at most once: ', tostring(once), '\\n')
+  note:close()
+end
+function moody.onDisconnect(handler)
+  goodbyes[handler] = (goodbyes[handler] or 0) + 1
+  total = total + 1
+end
+function moody.onMessage(handler, opcode, message)
+  if message == 'error' then error('as you wish') end
+  if message == 'false' then return false end
+  if message == 'close' then return ws:close(handler, 3000, 'bye') end
+  return ws:send(handler, opcode, message)
+end
+return moody
+";
