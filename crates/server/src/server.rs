@@ -15,7 +15,6 @@ use crate::event::Letter;
 use crate::metrics;
 use crate::process;
 use crate::shared::Shared;
-use crate::shipped::ShippedApps;
 use crate::worker::{Scripts, Worker, source};
 
 /// A running server: one thread for each worker. Dropping it does not stop it; [`Stopper::stop`]
@@ -25,8 +24,6 @@ pub struct Server {
     addresses: Vec<SocketAddr>,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<std::io::Result<()>>>,
-    /// Services may load modules for as long as they run.
-    _shipped: Option<ShippedApps>,
 }
 
 impl Server {
@@ -77,6 +74,8 @@ impl Server {
         for result in readiness.iter().take(workers) {
             result?;
         }
+        // Every virtual machine has read its code.
+        drop(shipped);
         for start in starts {
             // It fails only if the thread has panicked, which `wait` reports.
             let _ = start.send(());

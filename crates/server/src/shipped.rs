@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 /// The shipped services, unpacked where the Lua room can read them. The folder is private to
-/// this process and is removed when this is dropped.
+/// this process and is removed when this is dropped: shipped services load what they need at once.
 #[derive(Debug)]
 pub(crate) struct ShippedApps {
     folder: TempDir,

@@ -34,7 +34,8 @@ pub struct Config {
     pub limits: Limits,
     /// The services in the order of their names; targets are all different.
     pub services: Vec<Service>,
-    /// The unpacked shipped apps, if a service runs from them: they live as long as this does.
+    /// The unpacked shipped apps, if a service is one of them: they are there until
+    /// every virtual machine is loaded.
     pub(crate) shipped: Option<ShippedApps>,
 }
 
