@@ -1,4 +1,9 @@
 //! The bench around a server that misbehaves: what it reports, and that it ends.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "the helpers are tests too"
+)]
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

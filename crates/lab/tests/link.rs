@@ -1,5 +1,10 @@
 //! The link on this machine: real packets between two namespaces. Without root or a TUN device
 //! there is nothing to test, and the tests say so.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "the helpers are tests too"
+)]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};

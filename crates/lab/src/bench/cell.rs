@@ -182,14 +182,13 @@ fn placement(site: &Site<'_>, place: &Place) -> Placement {
         // A server elsewhere leaves all processors to the generator.
         Some(_) => Vec::new(),
     };
-    let available = match pin.len() {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        cores => cores,
-    };
-    let threads = site
-        .spec
-        .threads
-        .unwrap_or(u32::try_from(available).unwrap_or(u32::MAX));
+    let threads = site.spec.threads.unwrap_or_else(|| {
+        let available = match pin.len() {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            cores => cores,
+        };
+        u32::try_from(available).unwrap_or(u32::MAX)
+    });
     Placement {
         threads,
         pin,

@@ -252,10 +252,13 @@ mod tests {
 
     #[test]
     fn a_link_that_drops_or_is_late_makes_the_cell_suspect() {
-        let mut stats = LinkStats::default();
-        stats.up = DirectionStats {
+        let up = DirectionStats {
             dropped_loss: 5,
             ..DirectionStats::default()
+        };
+        let mut stats = LinkStats {
+            up,
+            ..LinkStats::default()
         };
         let mut cell = Cell::default();
         assess_link(&mut cell, &stats);
