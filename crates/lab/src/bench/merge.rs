@@ -5,7 +5,7 @@ use std::time::Instant;
 use moonwire_load::Phase;
 use moonwire_report::{Cell, Link as LinkReport, Server, Verdict};
 
-use crate::link::{IdleExchange, Link, LinkKind, LinkStats};
+use crate::link::{DirectionStats, IdleExchange, Link, LinkKind, LinkStats};
 use crate::sampling::{Sample, Series};
 
 /// When the phases of a run began, as its progress told.
@@ -114,16 +114,24 @@ fn assess_link(cell: &mut Cell, stats: &LinkStats) {
         let reason = format!("the link dropped {unasked} packets that it was to carry");
         cell.assessment.add(Verdict::Suspect, reason);
     }
-    let late_ns = stats.up.lateness_p99_ns.max(stats.down.lateness_p99_ns);
     let median_ns = cell.latency.response.quantile_ns(0.5).unwrap_or(0);
     let allowed_ns = (median_ns / 20).max(LATENESS_ALLOWED_NS);
-    if late_ns > allowed_ns {
-        let reason = format!(
-            "the link released packets late: p99 {:.1} ms, at most {:.1} ms allowed",
-            late_ns as f64 / 1e6,
-            allowed_ns as f64 / 1e6
-        );
-        cell.assessment.add(Verdict::Suspect, reason);
+    let both = |figure: fn(&DirectionStats) -> u64| figure(&stats.up).max(figure(&stats.down));
+    for (what, p99_ns) in [
+        ("released packets late", both(|way| way.lateness_p99_ns)),
+        (
+            "could not keep up, packets may have waited at its door",
+            both(|way| way.waited_p99_ns),
+        ),
+    ] {
+        if p99_ns > allowed_ns {
+            let reason = format!(
+                "the link {what}: p99 {:.1} ms, at most {:.1} ms allowed",
+                p99_ns as f64 / 1e6,
+                allowed_ns as f64 / 1e6
+            );
+            cell.assessment.add(Verdict::Suspect, reason);
+        }
     }
 }
 
@@ -180,7 +188,6 @@ mod tests {
     use moonwire_report::Interval;
 
     use super::*;
-    use crate::link::DirectionStats;
 
     fn sample(at: Instant, cpu_ms: u64, rss_bytes: u64) -> Sample {
         Sample {

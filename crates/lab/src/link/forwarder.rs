@@ -37,11 +37,12 @@ impl Forwarder {
             thread: AtomicI32::new(0),
             real_time: AtomicBool::new(false),
         });
+        let (client, server) = (Arc::new(client), Arc::new(server));
+        let up = DelayLine::new(spec, spec.seed);
+        let down = DelayLine::new(spec, spec.seed ^ u64::MAX);
         let mut pump = Pump {
-            up: DelayLine::new(spec, spec.seed),
-            down: DelayLine::new(spec, spec.seed ^ u64::MAX),
-            client,
-            server,
+            up: Lane::new(up, &client, &server),
+            down: Lane::new(down, &server, &client),
             shared: Arc::clone(&shared),
         };
         let (ready, started) = mpsc::channel();
@@ -107,107 +108,154 @@ struct Shared {
     real_time: AtomicBool,
 }
 
+/// What carries packets one way.
+struct Lane {
+    line: DelayLine,
+    from: Arc<File>,
+    to: Arc<File>,
+    /// When `from` was last seen empty: a packet read now cannot have waited longer than since
+    /// then.
+    empty_ns: u64,
+    /// Whether `from` was empty when it was last looked at.
+    drained: bool,
+}
+
 struct Pump {
-    up: DelayLine,
-    down: DelayLine,
-    client: File,
-    server: File,
+    up: Lane,
+    down: Lane,
     shared: Arc<Shared>,
 }
 
 impl Pump {
     fn prepare_thread(&self) {
-        self.shared
-            .thread
-            .store(rustix::thread::gettid().as_raw_nonzero().get(), Relaxed);
+        let thread = rustix::thread::gettid().as_raw_nonzero().get();
+        self.shared.thread.store(thread, Relaxed);
         // Without this the kernel may batch the wake-up with others up to 50 microseconds late.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        self.shared
-            .real_time
-            .store(scheduling::prefer_real_time(), Relaxed);
+        let real_time = scheduling::prefer_real_time();
+        self.shared.real_time.store(real_time, Relaxed);
     }
 
     fn run(&mut self) {
         while !self.shared.stop.load(Relaxed) {
-            let Ok((client, server)) = self.wait() else {
+            let Ok((up, down)) = self.wait() else {
                 return;
             };
-            release(&mut self.up, &self.server, &self.shared.up);
-            release(&mut self.down, &self.client, &self.shared.down);
-            if client {
-                receive(&mut self.up, &self.client, &self.shared.up);
+            self.up.release(&self.shared.up);
+            self.down.release(&self.shared.down);
+            if up {
+                self.up.receive(&self.shared.up);
             }
-            if server {
-                receive(&mut self.down, &self.server, &self.shared.down);
+            if down {
+                self.down.receive(&self.shared.down);
             }
         }
     }
 
-    /// Sleeps until a device has a packet or one is due; says which devices have something.
-    fn wait(&self) -> io::Result<(bool, bool)> {
-        let next_ns = match (self.up.next_release_ns(), self.down.next_release_ns()) {
+    /// Sleeps until a device has a packet or one is due; says which directions have something.
+    fn wait(&mut self) -> io::Result<(bool, bool)> {
+        let before_ns = now_ns();
+        let next_ns = match (
+            self.up.line.next_release_ns(),
+            self.down.line.next_release_ns(),
+        ) {
             (Some(up), Some(down)) => Some(up.min(down)),
             (up, down) => up.or(down),
         };
         let timeout = next_ns.map(|next_ns| {
-            let left_ns = next_ns.saturating_sub(now_ns());
+            let left_ns = next_ns.saturating_sub(before_ns);
             Timespec {
                 tv_sec: (left_ns / 1_000_000_000) as i64,
                 tv_nsec: (left_ns % 1_000_000_000) as i64,
             }
         });
         let mut watched = [
-            PollFd::from_borrowed_fd(self.client.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.server.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.up.from.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.down.from.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.shared.wake.as_fd(), PollFlags::IN),
         ];
         match poll(&mut watched, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let readable = |at: usize| watched[at].revents().contains(PollFlags::IN);
-        Ok((readable(0), readable(1)))
+        let readable = [0, 1].map(|at: usize| watched[at].revents().contains(PollFlags::IN));
+        let after_ns = now_ns();
+        let slept = after_ns - before_ns > SLEEP_NS_MIN;
+        self.up.looked(readable[0], slept, after_ns);
+        self.down.looked(readable[1], slept, after_ns);
+        Ok((readable[0], readable[1]))
     }
 }
 
-/// Writes what is due, at most one batch so that reading is not starved.
-fn release(line: &mut DelayLine, mut to: &File, counters: &Counters) {
-    for _ in 0..BATCH_PACKETS_MAX {
-        let now_ns = now_ns();
-        let Some((packet, release_ns)) = line.due(now_ns) else {
-            return;
-        };
-        let length = packet.len();
-        match to.write(packet) {
-            Ok(_) => counters.released(length - HEADER_BYTES, now_ns - release_ns),
-            Err(_) => {
-                counters.dropped_write.fetch_add(1, Relaxed);
-            }
+impl Lane {
+    fn new(line: DelayLine, from: &Arc<File>, to: &Arc<File>) -> Self {
+        let (from, to) = (Arc::clone(from), Arc::clone(to));
+        Self {
+            line,
+            from,
+            to,
+            empty_ns: now_ns(),
+            drained: true,
         }
-        line.pop();
     }
-}
 
-/// Reads what has arrived, at most one batch so that releasing is not late.
-fn receive(line: &mut DelayLine, mut from: &File, counters: &Counters) {
-    for _ in 0..BATCH_PACKETS_MAX {
-        let length = match from.read(line.slot()) {
-            Ok(length) if length >= HEADER_BYTES => length,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Ok(_) | Err(_) => return,
-        };
-        // The clock is read after the packet, so that no packet is released early.
-        match line.commit(length, now_ns()) {
-            Fate::Held => counters.held(line.held_bytes()),
-            Fate::Lost => counters.dropped_loss.fetch_add(1, Relaxed),
-            Fate::QueueFull => counters.dropped_queue.fetch_add(1, Relaxed),
-        };
+    /// Notes what `poll` said of the device at `now_ns`.
+    fn looked(&mut self, readable: bool, slept: bool, now_ns: u64) {
+        // A sleep ends with the first packet, so that the device was empty until then.
+        if !readable || (self.drained && slept) {
+            self.empty_ns = now_ns;
+        }
+        self.drained = !readable;
+    }
+
+    /// Writes what is due, at most one batch so that reading is not starved.
+    fn release(&mut self, counters: &Counters) {
+        for _ in 0..BATCH_PACKETS_MAX {
+            let now_ns = now_ns();
+            let Some((packet, release_ns)) = self.line.due(now_ns) else {
+                return;
+            };
+            let length = packet.len();
+            match self.to.as_ref().write(packet) {
+                Ok(_) => counters.released(length - HEADER_BYTES, now_ns - release_ns),
+                Err(_) => {
+                    counters.dropped_write.fetch_add(1, Relaxed);
+                }
+            }
+            self.line.pop();
+        }
+    }
+
+    /// Reads what has arrived, at most one batch so that releasing is not late.
+    fn receive(&mut self, counters: &Counters) {
+        for _ in 0..BATCH_PACKETS_MAX {
+            let length = match self.from.as_ref().read(self.line.slot()) {
+                Ok(length) if length >= HEADER_BYTES => length,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Ok(_) | Err(_) => {
+                    self.empty_ns = now_ns();
+                    self.drained = true;
+                    return;
+                }
+            };
+            // The clock is read after the packet, so that no packet is released early.
+            let now_ns = now_ns();
+            counters.read(now_ns - self.empty_ns);
+            match self.line.commit(length, now_ns) {
+                Fate::Held => counters.held(self.line.held_bytes()),
+                Fate::Lost => counters.dropped_loss.fetch_add(1, Relaxed),
+                Fate::QueueFull => counters.dropped_queue.fetch_add(1, Relaxed),
+            };
+        }
     }
 }
 
 /// Packets per direction between two looks at the other tasks: at 5 microseconds each, 64 keep
 /// the other direction waiting 0.3 ms at most.
 const BATCH_PACKETS_MAX: usize = 64;
+
+/// A `poll` that took longer than this has slept.
+const SLEEP_NS_MIN: u64 = 10_000;
 
 /// The virtio header before each packet.
 const HEADER_BYTES: usize = 10;

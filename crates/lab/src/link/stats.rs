@@ -54,6 +54,12 @@ pub struct DirectionStats {
     pub lateness_p99_ns: u64,
     /// The same, the latest packet (upper edge of its bucket, at most 12.5 % too large).
     pub lateness_max_ns: u64,
+    /// How long packets may have waited in the device before they were read, which comes on top
+    /// of the delay: the time since the device was last seen empty, 99th percentile. An upper
+    /// bound; it grows when the forwarder cannot keep up.
+    pub waited_p99_ns: u64,
+    /// The same, the largest.
+    pub waited_max_ns: u64,
 }
 
 impl DirectionStats {
@@ -73,8 +79,8 @@ pub(crate) struct Counters {
     pub(crate) dropped_write: AtomicU64,
     /// Most bytes held since the last `reading(true)`.
     pub(crate) queue_bytes_max: AtomicU64,
-    /// Log-linear buckets, eight to each power of two.
-    lateness: [AtomicU64; BUCKETS],
+    lateness: AtomicHistogram,
+    waited: AtomicHistogram,
 }
 
 impl Counters {
@@ -86,15 +92,21 @@ impl Counters {
             dropped_loss: AtomicU64::new(0),
             dropped_write: AtomicU64::new(0),
             queue_bytes_max: AtomicU64::new(0),
-            lateness: std::array::from_fn(|_| AtomicU64::new(0)),
+            lateness: AtomicHistogram::new(),
+            waited: AtomicHistogram::new(),
         }
+    }
+
+    /// Counts a packet that had waited at most `waited_ns` in the device.
+    pub(crate) fn read(&self, waited_ns: u64) {
+        self.waited.count(waited_ns);
     }
 
     /// Counts a packet that was released `late_ns` after its release time.
     pub(crate) fn released(&self, bytes: usize, late_ns: u64) {
         self.packets.fetch_add(1, Relaxed);
         self.bytes.fetch_add(bytes as u64, Relaxed);
-        self.lateness[bucket(late_ns)].fetch_add(1, Relaxed);
+        self.lateness.count(late_ns);
     }
 
     /// Notes how many bytes the line holds; returns the mark before.
@@ -116,11 +128,8 @@ impl Counters {
             dropped_write: self.dropped_write.load(Relaxed),
             dropped_device,
             queue_bytes_max,
-            lateness: self
-                .lateness
-                .iter()
-                .map(|count| count.load(Relaxed))
-                .collect(),
+            lateness: self.lateness.counts(),
+            waited: self.waited.counts(),
         }
     }
 }
@@ -136,14 +145,14 @@ pub(crate) struct Reading {
     pub(crate) dropped_device: u64,
     pub(crate) queue_bytes_max: u64,
     pub(crate) lateness: Vec<u64>,
+    pub(crate) waited: Vec<u64>,
 }
 
 impl Reading {
     /// What happened between `earlier` and this reading.
     pub(crate) fn since(&self, earlier: &Self) -> DirectionStats {
-        let lateness: Vec<u64> = (0..self.lateness.len())
-            .map(|at| self.lateness[at] - earlier.lateness.get(at).copied().unwrap_or(0))
-            .collect();
+        let lateness = difference(&self.lateness, &earlier.lateness);
+        let waited = difference(&self.waited, &earlier.waited);
         DirectionStats {
             packets: self.packets - earlier.packets,
             bytes: self.bytes - earlier.bytes,
@@ -155,6 +164,8 @@ impl Reading {
             lateness_p50_ns: quantile(&lateness, 0.5),
             lateness_p99_ns: quantile(&lateness, 0.99),
             lateness_max_ns: quantile(&lateness, 1.0),
+            waited_p99_ns: quantile(&waited, 0.99),
+            waited_max_ns: quantile(&waited, 1.0),
         }
     }
 }
@@ -166,6 +177,34 @@ pub struct LinkMark {
     pub(crate) down: Reading,
     pub(crate) cpu: Duration,
     pub(crate) at: std::time::Instant,
+}
+
+/// A histogram with one writer: log-linear buckets, eight to each power of two.
+#[derive(Debug)]
+struct AtomicHistogram([AtomicU64; BUCKETS]);
+
+impl AtomicHistogram {
+    fn new() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+
+    fn count(&self, value: u64) {
+        self.0[bucket(value)].fetch_add(1, Relaxed);
+    }
+
+    fn counts(&self) -> Vec<u64> {
+        self.0.iter().map(|count| count.load(Relaxed)).collect()
+    }
+}
+
+/// What was counted between two readings; the earlier one may be of a link that counts nothing.
+fn difference(later: &[u64], earlier: &[u64]) -> Vec<u64> {
+    let before = earlier.iter().copied().chain(std::iter::repeat(0));
+    later
+        .iter()
+        .zip(before)
+        .map(|(after, before)| after - before)
+        .collect()
 }
 
 const SUB_BUCKETS: u64 = 8;
@@ -225,6 +264,7 @@ mod tests {
         let counters = Counters::new();
         counters.released(1000, 900_000);
         let mark = counters.reading(3, true);
+        counters.read(2_000_000);
         for late_ns in [10_u64, 20, 30, 40_000] {
             counters.released(100, late_ns);
         }
@@ -239,6 +279,7 @@ mod tests {
             stats.lateness_p50_ns
         );
         assert!((40_000..=45_000).contains(&stats.lateness_max_ns));
+        assert!((2_000_000..=2_250_000).contains(&stats.waited_p99_ns));
     }
 
     #[test]
