@@ -84,7 +84,6 @@ impl Server {
             addresses,
             shared,
             threads,
-            _shipped: shipped,
         })
     }
 
