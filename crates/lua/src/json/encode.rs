@@ -242,8 +242,23 @@ fn write_number(text: &mut Vec<u8>, number: f64) -> Result<(), Stop> {
 fn write_string(text: &mut Vec<u8>, bytes: &[u8]) -> Result<(), Stop> {
     let string = simdutf8::basic::from_utf8(bytes)
         .map_err(|_| Stop::new("a string that is not UTF-8 has no JSON".to_owned()))?;
-    write_scalar(text, string);
+    if bytes.chunks(CHUNK_BYTES).all(is_plain) {
+        text.push(b'"');
+        text.extend_from_slice(bytes);
+        text.push(b'"');
+    } else {
+        write_scalar(text, string);
+    }
     Ok(())
+}
+
+/// Whether nothing needs an escape (RFC 8259, 7). Looks at all bytes without leaving early, so that
+/// the compiler can look at many at once.
+fn is_plain(bytes: &[u8]) -> bool {
+    let escaped = |&byte: &u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+    !bytes
+        .iter()
+        .fold(false, |found, byte| found | escaped(byte))
 }
 
 /// Escapes, and the shortest digits that read back the same.
@@ -253,6 +268,9 @@ fn write_scalar<T: serde::Serialize + ?Sized>(text: &mut Vec<u8>, value: &T) {
 
 /// 2^63: integers below it fit an i64.
 const INTEGERS_BELOW: f64 = 9_223_372_036_854_775_808.0;
+
+/// How far a string is read before it is known that there is something to escape.
+const CHUNK_BYTES: usize = 64;
 
 /// Memory that is kept between calls.
 const KEEP_BYTES: usize = 1024 * 1024;

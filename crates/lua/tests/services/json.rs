@@ -1,17 +1,10 @@
+use std::cell::RefCell;
+
 use crate::harness::Service;
 
 /// Runs Lua code with `json` at hand; an assertion that fails there fails here.
 fn run(code: &str) {
     Service::load(&format!("local json = require('moonwire.json')\n{code}"));
-}
-
-/// Decodes and encodes again.
-fn round_trip(text: &str) -> String {
-    let mut loaded = Service::load(
-        "local json = require('moonwire.json')\n\
-         function s.onMessage(h, o, m) return ws:send(h, o, json.encode(json.decode(m))) end",
-    );
-    loaded.ask(text)
 }
 
 #[test]
@@ -44,22 +37,37 @@ fn what_is_read_is_written_again() {
         "\"/\"",
     ] {
         let wanted: serde_json::Value = serde_json::from_str(text).unwrap();
-        let written = round_trip(text);
+        let written = again(text);
         let read: serde_json::Value = serde_json::from_str(&written).unwrap();
         // 123456.789e3 is the integer 123456789 for Lua.
         if text != "123456.789e3" {
             assert_eq!(read, wanted, "{text} became {written}");
         }
     }
-    assert_eq!(round_trip("123456.789e3"), "123456789");
-    assert_eq!(round_trip("1763760000123456"), "1763760000123456");
-    assert_eq!(round_trip("1763760000123456789"), "1763760000123456768");
-    assert_eq!(round_trip("18446744073709551615"), "1.8446744073709552e+19");
+    assert_eq!(again("123456.789e3"), "123456789");
+    assert_eq!(again("1763760000123456"), "1763760000123456");
+    assert_eq!(again("1763760000123456789"), "1763760000123456768");
+    assert_eq!(again("18446744073709551615"), "1.8446744073709552e+19");
     assert_eq!(
-        round_trip(" { \"b\" : 1 , \"a\" : 2, \"b\" : 3 } "),
+        again(" { \"b\" : 1 , \"a\" : 2, \"b\" : 3 } "),
         "{\"a\":2,\"b\":3}"
     );
-    assert_eq!(round_trip("\"\\u00e9\\ud83d\\ude00\""), "\"é\u{1F600}\"");
+    assert_eq!(again("\"\\u00e9\\ud83d\\ude00\""), "\"é\u{1F600}\"");
+}
+
+#[test]
+fn every_character_is_escaped_where_it_must_be() {
+    for code in 0..0x300_u32 {
+        for before in [0, 63, 64, 100] {
+            let text = format!("{}{}end", "x".repeat(before), char::from_u32(code).unwrap());
+            let written = again(&serde_json::to_string(&text).unwrap());
+            assert_eq!(
+                serde_json::from_str::<String>(&written).unwrap(),
+                text,
+                "{code:#x}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -74,20 +82,21 @@ fn every_float_comes_back_exactly() {
         let number = f64::from_bits(state);
         if number.is_finite() {
             let text = serde_json::to_string(&number).unwrap();
-            let read: f64 = round_trip_number(&text);
+            let read: f64 = again(&text).parse().unwrap();
             assert_eq!(read.to_bits(), number.to_bits(), "{text}");
         }
     }
 }
 
-fn round_trip_number(text: &str) -> f64 {
+/// Decodes and encodes again; one service per test for all its calls.
+fn again(text: &str) -> String {
     thread_local! {
-        static SERVICE: std::cell::RefCell<Service> = std::cell::RefCell::new(Service::load(
+        static SERVICE: RefCell<Service> = RefCell::new(Service::load(
             "local json = require('moonwire.json')\n\
              function s.onMessage(h, o, m) return ws:send(h, o, json.encode(json.decode(m))) end",
         ));
     }
-    SERVICE.with_borrow_mut(|service| service.ask(text).parse().unwrap())
+    SERVICE.with_borrow_mut(|service| service.ask(text))
 }
 
 #[test]
@@ -183,7 +192,7 @@ fn what_cannot_be_read_has_line_and_column() {
 #[test]
 fn depth_is_the_same_in_both_directions() {
     let text = format!("{}{}", "[".repeat(127), "]".repeat(127));
-    assert_eq!(round_trip(&text), text);
+    assert_eq!(again(&text), text);
 }
 
 #[test]
