@@ -14,8 +14,15 @@
   function latency(us) {
     if (us == null) return "–";
     const [value, unit] =
-      us === 0 ? [0, "ms"] : us < 1 ? [us * 1e3, "ns"] : us < 999.5 ? [us, "µs"]
-      : us < 999500 ? [us / 1e3, "ms"] : [us / 1e6, "s"];
+      us === 0
+        ? [0, "ms"]
+        : us < 1
+          ? [us * 1e3, "ns"]
+          : us < 999.5
+            ? [us, "µs"]
+            : us < 999500
+              ? [us / 1e3, "ms"]
+              : [us / 1e6, "s"];
     return `${+value.toPrecision(3)} ${unit}`;
   }
 
@@ -31,9 +38,9 @@
     const unit = Math.min(4, Math.max(0, Math.floor(Math.log2(Math.max(1, value)) / 10)));
     return `${+(value / 1024 ** unit).toPrecision(3)} ${["B", "KiB", "MiB", "GiB", "TiB"][unit]}`;
   };
-  const number = (value) => value == null ? "–" : value.toLocaleString("en-US");
-  const percent = (value) => value == null ? "–" : `${+value.toPrecision(3)} %`;
-  const second = (value) => value == null ? "–" : `${+value.toFixed(1)} s`;
+  const number = (value) => (value == null ? "–" : value.toLocaleString("en-US"));
+  const percent = (value) => (value == null ? "–" : `${+value.toPrecision(3)} %`);
+  const second = (value) => (value == null ? "–" : `${+value.toFixed(1)} s`);
 
   const axis = (format, more) => ({
     stroke: () => css("--faint"),
@@ -57,7 +64,14 @@
     filter: (u, splits, index) => {
       const scale = u.scales[u.axes[index].scale];
       const span = Math.log10(scale.max / scale.min);
-      const labelled = span < 0.4 ? [1, 2, 3, 4, 5, 6, 7, 8, 9] : span < 0.9 ? [1, 2, 3, 5] : span < 3.1 ? [1, 2, 5] : [1];
+      const labelled =
+        span < 0.4
+          ? [1, 2, 3, 4, 5, 6, 7, 8, 9]
+          : span < 0.9
+            ? [1, 2, 3, 5]
+            : span < 3.1
+              ? [1, 2, 5]
+              : [1];
       return splits.map((split) => {
         const digit = Math.round(split / 10 ** Math.floor(Math.log10(split * 1.0001)));
         return labelled.includes(digit) ? split : null;
@@ -65,13 +79,18 @@
     },
   };
   const percentileTicks = {
-    splits: (u, index, low, high) => [1, 2, 4, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9].filter((x) => x >= low && x <= high),
+    splits: (u, index, low, high) =>
+      [1, 2, 4, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9].filter((x) => x >= low && x <= high),
     filter: (u, splits) => splits,
   };
 
   function draw(place, options, points) {
     const width = () => Math.max(280, place.clientWidth);
-    const plot = new uPlot({ width: width(), height: options.height || 250, ...options.uplot }, points, place);
+    const plot = new uPlot(
+      { width: width(), height: options.height || 250, ...options.uplot },
+      points,
+      place,
+    );
     const observer = new ResizeObserver(() => {
       if (Math.abs(plot.width - width()) > 1) plot.setSize({ width: width(), height: plot.height });
     });
@@ -103,29 +122,51 @@
     return inside;
   }
 
-  const line = (label, stroke, value, more) =>
-    ({ label, stroke: () => tone(stroke), width: 1.8, points: { show: false }, value: (_, v) => value(v), ...more });
+  const line = (label, stroke, value, more) => ({
+    label,
+    stroke: () => tone(stroke),
+    width: 1.8,
+    points: { show: false },
+    value: (_, v) => value(v),
+    ...more,
+  });
 
   const yRange = (range) => {
     return range[0] > 0 && range[1] / range[0] > 12
-      ? { scale: { distr: 3, log: 10, range: [range[0] * 0.9, range[1] * 1.12] }, ticks: logarithmic }
+      ? {
+          scale: { distr: 3, log: 10, range: [range[0] * 0.9, range[1] * 1.12] },
+          ticks: logarithmic,
+        }
       : { scale: { range: [0, range[1] * 1.08] }, ticks: {} };
   };
 
   function latencyOverTime(root, cells, pick, sync) {
-    const shown = cells.filter((cell) => cell[pick] && cell[pick].over_time.p50.some((v) => v != null));
-    const all = (name) => shown.flatMap((cell) => cell[pick].over_time[name]).filter((v) => v != null);
+    const shown = cells.filter(
+      (cell) => cell[pick] && cell[pick].over_time.p50.some((v) => v != null),
+    );
+    const all = (name) =>
+      shown.flatMap((cell) => cell[pick].over_time[name]).filter((v) => v != null);
     const y = yRange([Math.min(...all("p50")), Math.max(...all("max"))]);
     const end = Math.max(...shown.map((cell) => cell.seconds[cell.seconds.length - 1] + 0.5));
     for (const cell of shown) {
       const series = ["p50", "mean", "p99", "max"];
-      draw(box(root, cell.label), { uplot: {
-        cursor: { sync: { key: sync } },
-        scales: { x: { time: false, range: [0, end] }, y: y.scale },
-        axes: [axis(second), axis(latency, { size: 66, ...y.ticks })],
-        series: [line("time", null, second),
-          ...series.map((name) => line(name, colors[name], latency, { width: name === "max" ? 1 : 2 }))],
-      } }, [cell.seconds, ...series.map((name) => cell[pick].over_time[name])]);
+      draw(
+        box(root, cell.label),
+        {
+          uplot: {
+            cursor: { sync: { key: sync } },
+            scales: { x: { time: false, range: [0, end] }, y: y.scale },
+            axes: [axis(second), axis(latency, { size: 66, ...y.ticks })],
+            series: [
+              line("time", null, second),
+              ...series.map((name) =>
+                line(name, colors[name], latency, { width: name === "max" ? 1 : 2 }),
+              ),
+            ],
+          },
+        },
+        [cell.seconds, ...series.map((name) => cell[pick].over_time[name])],
+      );
     }
   }
 
@@ -137,36 +178,71 @@
     const longest = xs.reduce((a, b) => (b.length > a.length ? b : a));
     const x = [...new Set(xs.flat())].sort((a, b) => a - b);
     const columns = shown.map((cell) => {
-      const found = new Map(cell[pick].curve.x.map((at, index) => [at, cell[pick].curve.us[index]]));
+      const found = new Map(
+        cell[pick].curve.x.map((at, index) => [at, cell[pick].curve.us[index]]),
+      );
       return x.map((at) => (found.has(at) ? found.get(at) : undefined));
     });
-    draw(box(root, null), { height: 360, uplot: {
-      scales: { x: { time: false, distr: 3, log: 10, range: [1, longest[longest.length - 1]] }, y: y.scale },
-      axes: [axis(percentile, percentileTicks), axis(latency, { size: 66, ...y.ticks })],
-      series: [line("percentile", null, (v) => (v == null ? "–" : percentile(v))),
-        ...shown.map((cell) => line(cell.label, cell.color, latency, { width: 2.2, spanGaps: true }))],
-    } }, [x, ...columns]);
+    draw(
+      box(root, null),
+      {
+        height: 360,
+        uplot: {
+          scales: {
+            x: { time: false, distr: 3, log: 10, range: [1, longest[longest.length - 1]] },
+            y: y.scale,
+          },
+          axes: [axis(percentile, percentileTicks), axis(latency, { size: 66, ...y.ticks })],
+          series: [
+            line("percentile", null, (v) => (v == null ? "–" : percentile(v))),
+            ...shown.map((cell) =>
+              line(cell.label, cell.color, latency, { width: 2.2, spanGaps: true }),
+            ),
+          ],
+        },
+      },
+      [x, ...columns],
+    );
   }
 
   function bars(root, cells, pick, kind, range) {
     for (const cell of cells.filter((cell) => cell[pick])) {
       const { edges, share } = cell[pick][kind];
-      draw(box(root, cell.label), { height: 220, uplot: {
-        scales: { x: { time: false, distr: 3, log: 10, range },
-          y: { range: (_, low, high) => [0, (high || 1) * 1.08] } },
-        axes: [axis(latency, logarithmic), axis(percent, { size: 58 })],
-        series: [line("from", null, latency),
-          line("share of messages", "#0072b2", percent, { fill: () => css("--blue") + "88", width: 1, paths: uPlot.paths.stepped({ align: 1 }) })],
-      } }, [edges, [...share, share[share.length - 1]]]);
+      draw(
+        box(root, cell.label),
+        {
+          height: 220,
+          uplot: {
+            scales: {
+              x: { time: false, distr: 3, log: 10, range },
+              y: { range: (_, low, high) => [0, (high || 1) * 1.08] },
+            },
+            axes: [axis(latency, logarithmic), axis(percent, { size: 58 })],
+            series: [
+              line("from", null, latency),
+              line("share of messages", "#0072b2", percent, {
+                fill: () => css("--blue") + "88",
+                width: 1,
+                paths: uPlot.paths.stepped({ align: 1 }),
+              }),
+            ],
+          },
+        },
+        [edges, [...share, share[share.length - 1]]],
+      );
     }
   }
 
   const sheets = {
     percentiles: (root, group, cells, pick) => percentiles(root, cells, pick),
-    over_time: (root, group, cells, pick) => latencyOverTime(root, cells, pick, `time-${group.index}`),
-    distribution: (root, group, cells, pick) => bars(root, cells, pick, "bins", group.ranges[pick].bins),
-    above_p90: (root, group, cells, pick) => bars(root, cells, pick, "above_p90", group.ranges[pick].above_p90),
-    above_p99: (root, group, cells, pick) => bars(root, cells, pick, "above_p99", group.ranges[pick].above_p99),
+    over_time: (root, group, cells, pick) =>
+      latencyOverTime(root, cells, pick, `time-${group.index}`),
+    distribution: (root, group, cells, pick) =>
+      bars(root, cells, pick, "bins", group.ranges[pick].bins),
+    above_p90: (root, group, cells, pick) =>
+      bars(root, cells, pick, "above_p90", group.ranges[pick].above_p90),
+    above_p99: (root, group, cells, pick) =>
+      bars(root, cells, pick, "above_p99", group.ranges[pick].above_p99),
   };
 
   function drawGroup(section, group) {
@@ -186,17 +262,33 @@
     const chart = (title, format, series, more) => {
       const shown = series.filter(([, , values]) => values.some((value) => value != null));
       if (!shown.length) return;
-      draw(box(root, title), { height: 190, uplot: {
-        cursor: { sync: { key: cell.key } },
-        scales: { x: { time: false }, y: { range: (_, low, high) => [0, (high || 1) * 1.1] } },
-        axes: [axis(second), axis(format, { size: 66 })],
-        series: [line("time", null, second), ...shown.map(([name, color]) => line(name, color, format))],
-        ...more,
-      } }, [cell.seconds, ...shown.map(([, , values]) => values)]);
+      draw(
+        box(root, title),
+        {
+          height: 190,
+          uplot: {
+            cursor: { sync: { key: cell.key } },
+            scales: { x: { time: false }, y: { range: (_, low, high) => [0, (high || 1) * 1.1] } },
+            axes: [axis(second), axis(format, { size: 66 })],
+            series: [
+              line("time", null, second),
+              ...shown.map(([name, color]) => line(name, color, format)),
+            ],
+            ...more,
+          },
+        },
+        [cell.seconds, ...shown.map(([, , values]) => values)],
+      );
     };
-    chart("Messages per second", number, [["sent", "#0072b2", cell.sent], ["received", "#e69f00", cell.received]]);
+    chart("Messages per second", number, [
+      ["sent", "#0072b2", cell.sent],
+      ["received", "#e69f00", cell.received],
+    ]);
     chart("In flight", number, [["in flight", "#009e73", cell.in_flight]]);
-    chart("CPU, 100 % is one core", percent, [["server", "#d55e00", cell.server_cpu], ["generator", "#56b4e9", cell.generator_cpu]]);
+    chart("CPU, 100 % is one core", percent, [
+      ["server", "#d55e00", cell.server_cpu],
+      ["generator", "#56b4e9", cell.generator_cpu],
+    ]);
     chart("Server memory", bytes, [["resident", "#cc79a7", cell.server_rss]]);
   }
 
@@ -204,7 +296,8 @@
     for (const section of document.querySelectorAll("[data-group]"))
       drawGroup(section, data.groups[+section.dataset.group]);
     for (const details of document.querySelectorAll("details[data-cell]")) {
-      if (details.open) drawCell(details.querySelector(".plots"), data.cells[+details.dataset.cell]);
+      if (details.open)
+        drawCell(details.querySelector(".plots"), data.cells[+details.dataset.cell]);
     }
   }
 
@@ -217,7 +310,8 @@
   }
   for (const details of document.querySelectorAll("details[data-cell]")) {
     details.addEventListener("toggle", () => {
-      if (details.open) drawCell(details.querySelector(".plots"), data.cells[+details.dataset.cell]);
+      if (details.open)
+        drawCell(details.querySelector(".plots"), data.cells[+details.dataset.cell]);
     });
   }
   dark.addEventListener("change", drawAll);

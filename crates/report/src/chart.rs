@@ -229,8 +229,8 @@ impl Panel {
         put(
             svg,
             format_args!(
-                "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width}\" height=\"{height}\" rx=\"4\" \
-             fill=\"#f7f8fa\" stroke=\"{GRID}\"/>\n"
+                "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width}\" height=\"{height}\" \
+                 rx=\"4\" fill=\"#f7f8fa\" stroke=\"{GRID}\"/>\n"
             ),
         );
         for (index, (name, value)) in self.notes.iter().enumerate() {
@@ -320,7 +320,8 @@ fn text(svg: &mut String, at: (f64, f64), anchor: &str, content: &str, attribute
     put(
         svg,
         format_args!(
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" {attributes}>{content}</text>\n",
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" {attributes}>\
+             {content}</text>\n",
             at.0, at.1
         ),
     );

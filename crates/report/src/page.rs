@@ -39,12 +39,18 @@ pub fn html(run: &Run) -> String {
             ("data", &page_data(&groups)),
             ("css", include_str!("../assets/report.css")),
             ("js", include_str!("../assets/report.js")),
-            ("uplot_css", include_str!("../assets/uplot/uPlot.min.css")),
+            (
+                "uplot_css",
+                include_str!("../assets/vendor/uplot/uPlot.min.css"),
+            ),
             (
                 "uplot_js",
-                without_banner(include_str!("../assets/uplot/uPlot.iife.min.js")),
+                without_banner(include_str!("../assets/vendor/uplot/uPlot.iife.min.js")),
             ),
-            ("uplot_license", include_str!("../assets/uplot/LICENSE")),
+            (
+                "uplot_license",
+                include_str!("../assets/vendor/uplot/LICENSE"),
+            ),
             ("uplot_version", "1.6.32"),
         ],
     )

@@ -43,7 +43,8 @@ impl File {
     }
 }
 
-/// Every text file under `root`; files with a zero byte are not text.
+/// Every text file under `root`; files with a zero byte are not text, and what lies in a folder
+/// `vendor` is not ours to lay out.
 pub(crate) fn files(root: &Path) -> Result<Vec<File>> {
     let output = Command::new("git")
         .args([
@@ -62,6 +63,9 @@ pub(crate) fn files(root: &Path) -> Result<Vec<File>> {
     );
     let mut files = Vec::new();
     for path in String::from_utf8(output.stdout)?.split_terminator('\0') {
+        if path.split('/').any(|part| part == "vendor") {
+            continue;
+        }
         // A tracked file may have been deleted and not committed yet.
         let Ok(bytes) = std::fs::read(root.join(path)) else {
             continue;
