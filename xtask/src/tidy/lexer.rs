@@ -75,6 +75,15 @@ impl Source {
         self.code.lines().count() - in_tests
     }
 
+    /// Names of modules in other files that only tests have: `#[cfg(test)] mod name;`.
+    pub(crate) fn test_modules(&self) -> impl Iterator<Item = &str> {
+        let items = self.tests.iter().map(|range| &self.code[range.clone()]);
+        items.filter_map(|item| {
+            let name = item.strip_suffix(';')?.rsplit_once("mod ")?.1;
+            name.chars().all(is_word).then_some(name)
+        })
+    }
+
     /// Functions outside tests, in order.
     pub(crate) fn functions(&self) -> Vec<Function> {
         let found = words(&self.code, "fn").filter(|at| !self.is_test(*at));

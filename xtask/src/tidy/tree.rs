@@ -14,6 +14,8 @@ pub(crate) struct File {
     pub(crate) text: String,
     /// For `.rs` files only.
     pub(crate) rust: Option<Source>,
+    /// Whether a `#[cfg(test)] mod ...;` elsewhere brings it in.
+    is_test_module: bool,
 }
 
 impl File {
@@ -23,14 +25,22 @@ impl File {
             path: path.into(),
             text: text.into(),
             rust,
+            is_test_module: false,
         }
     }
 
-    /// Files that hold tests only: integration tests, and `tests.rs` or `tests/` beside a module.
+    /// Files that hold tests only: integration tests, and modules that only tests have.
     pub(crate) fn is_test(&self) -> bool {
-        self.path
-            .split('/')
-            .any(|part| matches!(part, "tests" | "tests.rs" | "benches"))
+        self.is_test_module
+            || self
+                .path
+                .split('/')
+                .any(|part| matches!(part, "tests" | "tests.rs" | "benches"))
+    }
+
+    /// Code of others that lies here as it came.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.path.split('/').any(|part| part == "assets")
     }
 
     pub(crate) fn extension(&self) -> &str {
@@ -79,5 +89,51 @@ pub(crate) fn files(root: &Path) -> Result<Vec<File>> {
     }
     files.sort_by(|one, other| one.path.cmp(&other.path));
     files.dedup_by(|one, other| one.path == other.path);
+    mark_test_modules(&mut files);
     Ok(files)
+}
+
+/// Finds the files of modules that are declared behind `#[cfg(test)]`.
+fn mark_test_modules(files: &mut [File]) {
+    let mut modules = Vec::new();
+    for file in &*files {
+        let Some(source) = &file.rust else { continue };
+        let (folder, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
+        let folder = match name {
+            "lib.rs" | "main.rs" | "mod.rs" => folder.to_string(),
+            other => format!("{folder}/{}", other.trim_end_matches(".rs")),
+        };
+        modules.extend(
+            source
+                .test_modules()
+                .map(|module| format!("{folder}/{module}")),
+        );
+    }
+    for file in files {
+        file.is_test_module = modules.iter().any(|module| {
+            let rest = file.path.strip_prefix(module.as_str());
+            rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_of_tests_are_tests() {
+        let mut files = [
+            File::new("a/src/lib.rs", "#[cfg(test)]\nmod pair;\nmod plain;\n"),
+            File::new("a/src/pair.rs", "mod inner;\n"),
+            File::new("a/src/pair/inner.rs", ""),
+            File::new("a/src/plain.rs", "#[cfg(test)]\nmod world;\n"),
+            File::new("a/src/plain/world/mod.rs", ""),
+            File::new("a/src/pairs.rs", ""),
+            File::new("a/tests/b.rs", ""),
+        ];
+        mark_test_modules(&mut files);
+        let tests: Vec<bool> = files.iter().map(File::is_test).collect();
+        assert_eq!(tests, [false, true, true, false, true, false, true]);
+    }
 }
