@@ -107,8 +107,9 @@ mod tests {
 
     #[test]
     fn transmit_drops_are_the_fourth_counter_of_transmitting() {
-        let table = "Inter-|   Receive  |  Transmit\n face |bytes ...\n    lo: 1 2 3 4 5 6 7 8 9 10 11 \
-                     12 13 14 15 16\n  mw0:10 20 30 40 50 60 70 80 90 100 110 120 130 0 0 0\n";
+        let table = "Inter-|   Receive  |  Transmit\n face |bytes ...\n    lo: 1 2 3 4 5 6 7 8 \
+                     9 10 11 12 13 14 15 16\n  mw0:10 20 30 40 50 60 70 80 90 \
+                     100 110 120 130 0 0 0\n";
         assert_eq!(parse_transmit_drops(table, "mw0"), Some(120));
         assert_eq!(parse_transmit_drops(table, "lo"), Some(12));
         assert_eq!(parse_transmit_drops(table, "eth0"), None);

@@ -137,7 +137,8 @@ mod tests {
         };
         assert_eq!(
             queue_command(&spec, "mw1").join(" "),
-            "tc qdisc add dev mw1 root netem delay 22000us 2000us loss 1% rate 8000000bit limit 1000"
+            "tc qdisc add dev mw1 root netem delay 22000us 2000us loss 1% rate 8000000bit \
+             limit 1000"
         );
     }
 

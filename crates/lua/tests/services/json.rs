@@ -232,7 +232,8 @@ fn a_finalizer_may_encode_while_a_text_is_made() {
                 assert(json.encode({a = {1}}) == '{"a":[1]}')
                 finished = finished + 1
             end
-            assert(json.encode({b = {x = i, y = "z" .. i}}) == '{"b":{"x":' .. i .. ',"y":"z' .. i .. '"}}')
+            local text = json.encode({b = {x = i, y = "z" .. i}})
+            assert(text == '{"b":{"x":' .. i .. ',"y":"z' .. i .. '"}}')
         end
         assert(finished > 0)
     "#);
