@@ -7,9 +7,6 @@ use super::tree::File;
 const COLUMNS_MAX: usize = 100;
 
 pub(crate) fn check(file: &File, findings: &mut Vec<Finding>) {
-    if file.is_foreign() {
-        return;
-    }
     let narrow = matches!(file.extension(), "rs" | "lua" | "py" | "js" | "mjs" | "sh");
     for (index, line) in file.text.split('\n').enumerate() {
         let columns = line.chars().count();
@@ -63,7 +60,6 @@ mod tests {
         let wide = format!("{}\n", "é".repeat(101));
         assert_eq!(rules("a.rs", &wide), [(1, "width")]);
         assert_eq!(rules("a.md", &wide), []);
-        assert_eq!(rules("a/assets/a.min.js", &wide), []);
         assert_eq!(rules("a.rs", &format!("{}\n", "é".repeat(100))), []);
     }
 

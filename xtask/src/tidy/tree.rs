@@ -38,11 +38,6 @@ impl File {
                 .any(|part| matches!(part, "tests" | "tests.rs" | "benches"))
     }
 
-    /// Code of others that lies here as it came.
-    pub(crate) fn is_foreign(&self) -> bool {
-        self.path.split('/').any(|part| part == "assets")
-    }
-
     pub(crate) fn extension(&self) -> &str {
         let name = self
             .path
