@@ -46,8 +46,22 @@ pub(crate) struct Args {
 
 /// Serves until SIGTERM or SIGINT.
 pub(crate) fn run(args: Args) -> Result<Exit> {
-    let Args { config, check, listen, dev_tls, app, workers, log, log_format } = args;
-    let overrides = Overrides { listen, workers, apps: app, dev_tls };
+    let Args {
+        config,
+        check,
+        listen,
+        dev_tls,
+        app,
+        workers,
+        log,
+        log_format,
+    } = args;
+    let overrides = Overrides {
+        listen,
+        workers,
+        apps: app,
+        dev_tls,
+    };
     let mut config = match &config {
         Some(file) => Config::load(file, &overrides)?,
         None => Config::shipped(&overrides)?,
@@ -72,10 +86,14 @@ fn announce(server: &Server) {
     let scheme = if server.is_tls() { "wss" } else { "ws" };
     let workers = server.workers();
     for address in server.addresses() {
-        output::answer(&format!("listening on {scheme}://{address} (workers {workers})"));
+        output::answer(&format!(
+            "listening on {scheme}://{address} (workers {workers})"
+        ));
     }
     for (name, target, instances) in server.services() {
-        output::answer(&format!("service {name} on {target} (instances {instances})"));
+        output::answer(&format!(
+            "service {name} on {target} (instances {instances})"
+        ));
     }
     // Whoever waits for these lines reads a pipe, which is not flushed by itself.
     let _ = std::io::stdout().flush();
@@ -83,7 +101,10 @@ fn announce(server: &Server) {
 
 fn names(config: &Config) -> String {
     let services = config.services.iter();
-    services.map(|service| format!("{} on {}", service.name, service.target)).collect::<Vec<_>>().join(", ")
+    let names: Vec<_> = services
+        .map(|s| format!("{} on {}", s.name, s.target))
+        .collect();
+    names.join(", ")
 }
 
 fn log_to_stderr(config: &Config) -> Result<()> {
@@ -93,7 +114,9 @@ fn log_to_stderr(config: &Config) -> Result<()> {
     };
     let filter = EnvFilter::try_new(&filter)
         .with_context(|| format!("`{filter}` is not a log filter such as info or debug"))?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     let started = match config.log_format {
         LogFormat::Text => lines.try_init(),
         LogFormat::Compact => lines.compact().without_time().with_target(false).try_init(),
