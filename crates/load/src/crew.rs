@@ -1,5 +1,6 @@
 //! The worker threads of a run, and the one that watches them.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -26,7 +27,7 @@ pub(crate) struct Crew {
     reports: Receiver<Report>,
     hands: Vec<Hand>,
     /// Empty tallies.
-    free: Vec<Box<Tally>>,
+    free: VecDeque<Box<Tally>>,
     records: Records,
     settled: usize,
     machine: MachineCpu,
@@ -176,7 +177,7 @@ impl Crew {
                 tally,
                 run_ns,
             } => {
-                let spare = self.free.pop();
+                let spare = self.free.pop_front();
                 let empty = self
                     .records
                     .take_snapshot(worker, index, tally, run_ns, spare);

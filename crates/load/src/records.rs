@@ -1,6 +1,6 @@
 //! What all workers recorded, put together second by second.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use moonwire_report::{Interval, IntervalLatency};
 
@@ -103,9 +103,9 @@ impl Records {
     }
 
     /// Closes the seconds that every worker has reported; gives back their tallies, empty.
-    pub(crate) fn close_rows(&mut self) -> Vec<Box<Tally>> {
+    pub(crate) fn close_rows(&mut self) -> VecDeque<Box<Tally>> {
         let complete = self.reported.iter().copied().min().unwrap_or(0);
-        let mut empty = Vec::new();
+        let mut empty = VecDeque::new();
         while let Some(entry) = self
             .open
             .first_entry()
@@ -114,7 +114,7 @@ impl Records {
             let (index, mut row) = entry.remove_entry();
             self.close(index, &row, 1.0);
             row.tally.clear();
-            empty.push(row.tally);
+            empty.push_back(row.tally);
         }
         empty
     }

@@ -1,5 +1,11 @@
 //! Servers that nobody here wrote, with known faults.
 #![allow(dead_code, reason = "each test file uses some of it")]
+#![allow(
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a helper of tests is a test: it may panic, and its output is shown on failure"
+)]
 
 use std::net::SocketAddr;
 use std::sync::Arc;
