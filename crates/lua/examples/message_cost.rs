@@ -1,7 +1,8 @@
 //! What one message costs a service: `cargo run --release -p moonwire-lua --example message_cost`.
 //!
 //! Each row is the best of several rounds, because every disturbance makes a round slower and none
-//! makes it faster; what counts is the time this thread had a processor. Every payload is another one, as from a network.
+//! makes it faster; what counts is the time this thread had a processor. Every payload is another
+//! one, as from a network.
 
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
