@@ -20,4 +20,4 @@ pub use crate::link::{
     LinkStats, Spread,
 };
 pub use crate::process::{ChildProcess, ChildSpec, Exit, ProcessError};
-pub use crate::sampling::{RareSample, Sample, Sampler, Series};
+pub use crate::sampling::{RareSample, Sample, Sampler, Series, TimedSample};

@@ -13,7 +13,7 @@ use crate::scheduling;
 /// One look at a process.
 #[derive(Debug, Clone, Serialize)]
 pub struct Sample {
-    /// When, on the clock the run uses.
+    /// When.
     #[serde(skip)]
     pub at: Instant,
     /// CPU time of all its threads since it started, nanoseconds.
@@ -45,11 +45,30 @@ pub struct RareSample {
     pub descriptors: u64,
 }
 
+/// A sample with its time on the run's clock.
+#[derive(Debug, Clone, Serialize)]
+pub struct TimedSample<'a> {
+    /// Seconds since the first message was due; negative during the handshakes.
+    pub at_s: f64,
+    /// What was seen.
+    #[serde(flatten)]
+    pub sample: &'a Sample,
+}
+
 /// The samples of one run, oldest first.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default)]
 pub struct Series(pub Vec<Sample>);
 
 impl Series {
+    /// The samples on a clock that is zero at `origin`.
+    pub fn timed(&self, origin: Instant) -> Vec<TimedSample<'_>> {
+        let timed = |sample| TimedSample {
+            at_s: seconds_between(origin, sample),
+            sample,
+        };
+        self.0.iter().map(timed).collect()
+    }
+
     /// CPU used in `[from, to)` as a share of one core, from the samples around it.
     pub fn cpu_share(&self, from: Instant, to: Instant) -> Option<f64> {
         let (from_ns, to_ns) = (self.cpu_ns_at(from)?, self.cpu_ns_at(to)?);
@@ -78,6 +97,12 @@ impl Series {
     pub fn rss_peak_bytes(&self) -> Option<u64> {
         self.0.iter().map(|sample| sample.rss_bytes).max()
     }
+}
+
+fn seconds_between(origin: Instant, sample: &Sample) -> f64 {
+    let after = sample.at.saturating_duration_since(origin).as_secs_f64();
+    let before = origin.saturating_duration_since(sample.at).as_secs_f64();
+    after - before
 }
 
 /// A thread that looks at a process until it is stopped.
@@ -254,6 +279,12 @@ mod tests {
             Some(0)
         );
         assert_eq!(series.rss_peak_bytes(), Some(500_000_000));
+        let timed: Vec<f64> = series
+            .timed(at(250))
+            .iter()
+            .map(|sample| sample.at_s)
+            .collect();
+        assert_eq!(timed, [-0.25, 0.75]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::folder::ResultFolder;
 use super::merge::{self, Phases};
 use super::plan::{CellPlan, Cores, Placement, core_list};
 use super::{BenchError, BenchEvent, BenchObserver, BenchSpec, Place};
-use crate::link::{IdleExchange, Link, LinkStats};
+use crate::link::{IdleExchange, Link, LinkError, LinkStats};
 use crate::process::{ChildProcess, ChildSpec, ProcessError};
 use crate::sampling::{Sampler, Series};
 
@@ -25,8 +25,8 @@ pub(super) struct Site<'a> {
     pub(super) cores: Cores,
 }
 
-/// Runs one cell. What goes wrong inside it makes it INVALID and lets the sweep go on; a server
-/// that does not start, or a link that is not as asked, ends the bench.
+/// Runs one cell. What goes wrong inside it makes it INVALID and lets the sweep go on; only a
+/// server that does not start for the first cell, or a wrong URL, ends the bench.
 pub(super) fn run(
     site: &Site<'_>,
     plan: &CellPlan,
@@ -34,18 +34,19 @@ pub(super) fn run(
     stop: &Arc<AtomicBool>,
     observer: &mut (dyn BenchObserver + Send),
 ) -> Result<Cell, BenchError> {
-    let (idle, server, url) = match &site.spec.url {
-        Some(url) => (None, None, url.clone()),
-        None => {
-            let idle = site
-                .link
-                .measure_idle(IDLE_EXCHANGES)
-                .map_err(BenchError::Link)?;
-            let server = start_server(site, &place.key)?;
-            let url = server.url.clone();
-            (idle, Some(server), url)
-        }
+    let (idle, objection) = measure_link(site)?;
+    let server = match &site.spec.url {
+        Some(_) => None,
+        None => match start_server(site, &place.key) {
+            Ok(server) => Some(server),
+            Err(BenchError::Server(error)) if place.index > 0 => {
+                return Ok(invalid_cell(plan, error.to_string()));
+            }
+            Err(error) => return Err(error),
+        },
     };
+    let url = server.as_ref().map(|server| server.url.clone());
+    let url = url.or_else(|| site.spec.url.clone()).unwrap_or_default();
     let scenario = plan.scenario(site.spec, &url, &placement(site, place))?;
     let left = plan.expected_duration() + place.later;
     observer.on_event(&BenchEvent::CellStarted {
@@ -78,10 +79,15 @@ pub(super) fn run(
         idle.as_ref(),
         seen.watch.link.as_ref(),
     );
+    if let Some(objection) = objection {
+        cell.assessment.add(Verdict::Invalid, objection);
+    }
     if let Some(stats) = &seen.watch.link {
         site.folder.write_json(&place.key, "link.json", stats)?;
     }
-    write_idle(site, place, idle.as_ref())?;
+    if let Some(idle) = &idle {
+        site.folder.write_json(&place.key, "idle.json", idle)?;
+    }
     Ok(cell)
 }
 
@@ -151,8 +157,7 @@ impl Watched<'_> {
             drop(done);
             outcome
         });
-        let outcome =
-            outcome.map_err(|error| BenchError::Link(crate::link::LinkError::Measure(error)))?;
+        let outcome = outcome.map_err(|error| BenchError::Link(LinkError::Measure(error)))?;
         let link = self.site.link.stats_since(&mark);
         let watch = Watch {
             phases,
@@ -171,6 +176,25 @@ impl Watched<'_> {
             if died || self.stop.load(Ordering::Relaxed) {
                 end_load.store(true, Ordering::Relaxed);
                 return;
+            }
+        }
+    }
+}
+
+/// Measures empty exchanges over a link of ours; also gives why it is not what was asked for.
+fn measure_link(site: &Site<'_>) -> Result<(Option<IdleExchange>, Option<String>), BenchError> {
+    if site.spec.url.is_some() {
+        return Ok((None, None));
+    }
+    match site.link.measure_idle(IDLE_EXCHANGES) {
+        Ok(idle) => Ok((idle, None)),
+        Err(error) => {
+            let sentence = error.to_string();
+            match error {
+                LinkError::NotAsAsked { measured, .. } => Ok((Some(*measured), Some(sentence))),
+                LinkError::Unavailable { .. } | LinkError::BadSpec(_) | LinkError::Measure(_) => {
+                    Err(BenchError::Link(error))
+                }
             }
         }
     }
@@ -259,14 +283,20 @@ fn server_config(spec: &BenchSpec, workers: usize) -> String {
 fn cell_of(outcome: Result<Outcome, LoadError>, plan: &CellPlan) -> Cell {
     let mut cell = match outcome {
         Ok(outcome) => outcome.cell,
-        Err(error) => {
-            let mut cell = Cell::default();
-            cell.assessment.add(Verdict::Invalid, error.to_string());
-            cell.ended_early = Some(error.to_string());
-            cell
-        }
+        Err(error) => return invalid_cell(plan, error.to_string()),
     };
     cell.parameters = plan.parameters.clone();
+    cell
+}
+
+/// A cell in which nothing was measured.
+fn invalid_cell(plan: &CellPlan, reason: String) -> Cell {
+    let mut cell = Cell {
+        parameters: plan.parameters.clone(),
+        ended_early: Some(reason.clone()),
+        ..Cell::default()
+    };
+    cell.assessment.add(Verdict::Invalid, reason);
     cell
 }
 
@@ -309,18 +339,10 @@ fn finish_server(
     }
     site.folder
         .write_text(&place.key, "server.log", &(said.join("\n") + "\n"))?;
-    site.folder.write_json(&place.key, "server.json", &series)?;
+    let origin = watch.phases.origin(watch.ended);
+    site.folder
+        .write_json(&place.key, "server.json", &series.timed(origin))?;
     Ok(())
-}
-
-fn write_idle(
-    site: &Site<'_>,
-    place: &Place,
-    idle: Option<&IdleExchange>,
-) -> Result<(), BenchError> {
-    idle.map_or(Ok(()), |idle| {
-        site.folder.write_json(&place.key, "idle.json", idle)
-    })
 }
 
 /// Empty exchanges before each cell: about a second over a link of 20 ms.

@@ -28,6 +28,11 @@ impl Phases {
         begun.get_or_insert(now);
     }
 
+    /// The moment that the intervals of the run count from.
+    pub(crate) fn origin(&self, end: Instant) -> Instant {
+        self.sending.unwrap_or(end)
+    }
+
     /// From the first send to the last reply awaited, as far as the run got.
     fn busy(&self, end: Instant) -> Option<(Instant, Instant)> {
         Some((self.sending?, self.closing.unwrap_or(end)))
