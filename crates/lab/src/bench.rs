@@ -2,7 +2,7 @@
 
 mod cell;
 mod folder;
-mod merge;
+pub(crate) mod merge;
 mod plan;
 
 use std::fmt;

@@ -6,6 +6,7 @@
 mod bench;
 mod environment;
 mod link;
+mod local_server;
 mod process;
 mod sampling;
 mod scheduling;
@@ -19,5 +20,6 @@ pub use crate::link::{
     DirectionStats, IdleExchange, Link, LinkEnd, LinkError, LinkKind, LinkMark, LinkSpec,
     LinkStats, Spread,
 };
+pub use crate::local_server::LocalServer;
 pub use crate::process::{ChildProcess, ChildSpec, Exit, ProcessError};
 pub use crate::sampling::{RareSample, Sample, Sampler, Series, TimedSample};

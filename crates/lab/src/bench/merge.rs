@@ -10,7 +10,7 @@ use crate::sampling::{Sample, Series};
 
 /// When the phases of a run began, as its progress told.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Phases {
+pub(crate) struct Phases {
     sending: Option<Instant>,
     draining: Option<Instant>,
     closing: Option<Instant>,
@@ -18,7 +18,7 @@ pub(super) struct Phases {
 
 impl Phases {
     /// Notes the phase that the run is in now; only the first time counts.
-    pub(super) fn note(&mut self, phase: Phase, now: Instant) {
+    pub(crate) fn note(&mut self, phase: Phase, now: Instant) {
         let begun = match phase {
             Phase::Connecting => return,
             Phase::Sending => &mut self.sending,
@@ -40,7 +40,7 @@ impl Phases {
 }
 
 /// Adds the server's figures and its share of each interval.
-pub(super) fn add_server(
+pub(crate) fn add_server(
     cell: &mut Cell,
     mut server: Server,
     series: &Series,
