@@ -1,0 +1,89 @@
+//! What a user types behind `moonwire bench`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::load::TimeUnit;
+use crate::quantity;
+
+/// Measure how a server's latency behaves as clients grow, and draw the report.
+///
+/// Without --url the built-in server is started as a child process, pinned away from the
+/// generator, behind a link that delays each direction.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct BenchArgs {
+    /// Measure this server instead of the built-in one (seed 001's JSON protocol)
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// Client counts, a column each
+    #[arg(long, value_name = "LIST", default_value = "1000,3000,5000,10000",
+          value_delimiter = ',', value_parser = quantity::positive)]
+    pub(crate) clients: Vec<u64>,
+    /// Messages per batch
+    #[arg(long, value_name = "LIST", default_value = "1", value_delimiter = ',',
+          value_parser = quantity::positive)]
+    pub(crate) batch: Vec<u64>,
+    /// Time between batches; a bare number is in ms
+    #[arg(long, value_name = "LIST", default_value = "1000", value_delimiter = ',',
+          value_parser = quantity::duration_ms)]
+    pub(crate) wait: Vec<Duration>,
+    /// Bytes of one message
+    #[arg(long, value_name = "LIST", default_value = "1KiB", value_delimiter = ',',
+          value_parser = quantity::size)]
+    pub(crate) message_size: Vec<usize>,
+    /// Batches each client sends
+    #[arg(long, value_name = "N", default_value = "20", value_parser = quantity::positive)]
+    pub(crate) batches: u64,
+    /// Replies to each message
+    #[arg(long, value_name = "N", default_value = "4", value_parser = quantity::positive)]
+    pub(crate) replies: u64,
+    /// Delay of each direction of the link; 20ms with the built-in server, none with --url
+    #[arg(long, value_name = "DURATION", value_parser = quantity::duration_ms)]
+    pub(crate) link_delay: Option<Duration>,
+    /// Unit of the times inside the JSON; `ms` speaks to servers of seed 001 as they are
+    #[arg(long, value_enum, default_value = "us")]
+    pub(crate) time_unit: TimeUnit,
+    /// The --url server's wall clock is this host's, so that one-way latency can be given
+    #[arg(long, requires = "url")]
+    pub(crate) same_host: bool,
+    /// Accept any certificate of --url
+    #[arg(short = 'k', long, requires = "url")]
+    pub(crate) insecure: bool,
+    /// How long replies are awaited after the last send before they count as lost
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = quantity::duration)]
+    pub(crate) drain: Duration,
+    /// Seed of everything random in the load
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Name of the results folder
+    #[arg(long, value_name = "NAME", default_value = "bench")]
+    pub(crate) name: String,
+    /// Write the Run file here too; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Results folder instead of results/<time>-<name>
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Stream one line per reply into a CSV of each cell beside the report
+    #[arg(long)]
+    pub(crate) csv: bool,
+    /// No progress and no tables
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+const EXAMPLES: &str = "Examples:
+  The main job, about three minutes:
+    moonwire bench
+  The suite of seed 001 in full:
+    moonwire bench --batches 100
+  Two client counts, three waits, one report:
+    moonwire bench --clients 1k,2k --wait 100ms,500ms,1s
+  A server of seed 001, unchanged, whose clock counts milliseconds:
+    moonwire bench --url ws://127.0.0.1:3000/ws --time-unit ms --replies 2 --same-host
+
+Exit codes: 0 when a cell is valid or suspect, 98 when none is, 104 bad configuration,
+105 interrupted.";

@@ -1,0 +1,187 @@
+//! What a user types behind `moonwire load`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use crate::quantity;
+
+/// Load one or several WebSocket servers and measure the latency of every reply.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct LoadArgs {
+    /// Targets, ws:// or wss://; the connections apply to each of them
+    #[arg(required = true, value_name = "URL")]
+    pub(crate) urls: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) connections: ConnectionArgs,
+    #[command(flatten)]
+    pub(crate) pacing: PacingArgs,
+    #[command(flatten)]
+    pub(crate) message: MessageArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Connections")]
+pub(crate) struct ConnectionArgs {
+    /// Connections to each URL
+    #[arg(short = 'c', long, value_name = "CONNS", default_value = "10",
+          value_parser = quantity::positive)]
+    pub(crate) connections: u64,
+    /// Worker threads; one less than the cores unless given
+    #[arg(short = 't', long, value_name = "THREADS", value_parser = quantity::positive)]
+    pub(crate) threads: Option<u64>,
+    /// New connections per second, all URLs together
+    #[arg(long, value_name = "N", value_parser = quantity::rate, conflicts_with = "conn_concurrency")]
+    pub(crate) conn_rate: Option<f64>,
+    /// Handshakes in flight at once
+    #[arg(long, value_name = "N", default_value = "128", value_parser = quantity::count)]
+    pub(crate) conn_concurrency: u64,
+    /// Send on each connection as soon as it is open instead of waiting for all of them
+    #[arg(long)]
+    pub(crate) no_barrier: bool,
+    /// What happens when a connection ends early: `never` or the pause before it is opened again
+    #[arg(long, value_name = "never|DURATION", default_value = "never")]
+    pub(crate) reconnect: String,
+    /// Time allowed from the first SYN to the 101
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = quantity::duration)]
+    pub(crate) handshake_timeout: Duration,
+    /// Source addresses; spread over 127.0.0.0/8 by itself when the ports of one do not suffice
+    #[arg(long, value_name = "IP", value_delimiter = ',')]
+    pub(crate) source_ip: Vec<IpAddr>,
+    /// Accept any certificate
+    #[arg(short = 'k', long)]
+    pub(crate) insecure: bool,
+    /// Trust anchors (PEM) instead of the system's
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    pub(crate) cacert: Option<PathBuf>,
+    /// Subprotocol to ask for; repeatable
+    #[arg(long, value_name = "NAME")]
+    pub(crate) subprotocol: Vec<String>,
+    /// Header of the upgrade request; repeatable
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    pub(crate) headers: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Pacing")]
+pub(crate) struct PacingArgs {
+    /// How long to send; 10s when neither this nor a count is given
+    #[arg(short = 'd', long, visible_short_alias = 'z', value_name = "DURATION",
+          value_parser = quantity::duration)]
+    pub(crate) duration: Option<Duration>,
+    /// How many messages to send, over all connections
+    #[arg(short = 'n', long, value_name = "MESSAGES", conflicts_with = "duration",
+          value_parser = quantity::positive)]
+    pub(crate) messages: Option<u64>,
+    /// Messages per second over all connections; without -p nothing limits what is in flight
+    #[arg(short = 'q', long, visible_alias = "msg-rate", value_name = "MSGS_PER_S",
+          value_parser = quantity::rate, allow_negative_numbers = true)]
+    pub(crate) rate: Option<f64>,
+    /// Messages in flight on each connection; without -q the loop is closed (default 1)
+    #[arg(short = 'p', long, value_name = "IN_FLIGHT", value_parser = quantity::positive)]
+    pub(crate) in_flight: Option<u64>,
+    /// Poisson arrivals instead of constant gaps (with -q)
+    #[arg(long, requires = "rate")]
+    pub(crate) poisson: bool,
+    /// Messages sent at once on each connection, every --wait (seed 001's load)
+    #[arg(long, value_name = "N", requires = "batches", conflicts_with_all = ["rate", "in_flight"],
+          value_parser = quantity::positive)]
+    pub(crate) batch: Option<u64>,
+    /// Time between two batches; a bare number is in ms
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = quantity::duration_ms)]
+    pub(crate) wait: Duration,
+    /// Batches each connection sends
+    #[arg(long, value_name = "N", requires = "batch", conflicts_with_all = ["duration", "messages"],
+          value_parser = quantity::positive)]
+    pub(crate) batches: Option<u64>,
+    /// Spread of the connections' first batches: connection i starts i mod this many ms late
+    #[arg(long, value_name = "DURATION", default_value = "100ms",
+          value_parser = quantity::duration_ms)]
+    pub(crate) stagger: Duration,
+    /// Only open the connections and hold them; nothing is sent
+    #[arg(long, conflicts_with_all = ["rate", "in_flight", "messages", "batch"])]
+    pub(crate) hold: bool,
+    /// How long replies are awaited after the last send before they count as lost
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = quantity::duration)]
+    pub(crate) drain: Duration,
+    /// Delay added to each direction at the generator's own sockets (a stand-in for a link)
+    #[arg(long, value_name = "DURATION", value_parser = quantity::duration_ms)]
+    pub(crate) link_delay: Option<Duration>,
+    /// Seed of everything random in the load; printed, so that a run can be repeated
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Messages")]
+pub(crate) struct MessageArgs {
+    /// Bytes of one message
+    #[arg(long, value_name = "BYTES", default_value = "64", value_parser = quantity::size)]
+    pub(crate) message_size: usize,
+    /// Binary messages instead of text
+    #[arg(long)]
+    pub(crate) binary: bool,
+    /// Replies expected for each message
+    #[arg(long, value_name = "N", default_value = "1", value_parser = quantity::positive)]
+    pub(crate) replies: u64,
+    /// What is sent: bytes to be echoed, or the JSON of seed 001's amplifying servers
+    #[arg(long, value_enum, default_value = "echo")]
+    pub(crate) payload: Payload,
+    /// Unit of the times inside the JSON; `ms` speaks to servers of seed 001 as they are
+    #[arg(long, value_enum, default_value = "us")]
+    pub(crate) time_unit: TimeUnit,
+    /// The server's wall clock is this host's, so that one-way latency can be given
+    #[arg(long)]
+    pub(crate) same_host: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Results")]
+pub(crate) struct OutputArgs {
+    /// A condition the run must meet, such as 'p(99)<5ms', 'response.p99<5ms' or 'lost==0'
+    #[arg(long, value_name = "EXPR")]
+    pub(crate) slo: Vec<String>,
+    /// Write the Run file here; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write the Run file, plots and the HTML page into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Stream one line per reply into this CSV (amplify payload only)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// No progress and no summary
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Payload {
+    Echo,
+    Amplify,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TimeUnit {
+    Us,
+    Ms,
+}
+
+const EXAMPLES: &str = "Examples:
+  One message in flight on each of 100 connections for 10 seconds:
+    moonwire load ws://127.0.0.1:5083/echo -c 100
+  An open loop of 10,000 messages per second, latency from the intended time:
+    moonwire load ws://127.0.0.1:5083/echo -c 1000 -q 10k -d 1m
+  The same, at most one in flight on each connection, failing above 5 ms:
+    moonwire load ws://127.0.0.1:5083/echo -c 1000 -q 10k -p 1 --slo 'p(99)<5ms'
+  Plain and TLS in one run, 1 KiB binary, a report in ./out:
+    moonwire load ws://host/echo wss://host/echo -k --binary --message-size 1KiB --out out
+
+Exit codes: 0 valid or suspect, 98 invalid, 99 a threshold failed, 104 bad configuration,
+105 interrupted.";

@@ -1,0 +1,103 @@
+//! `moonwire load`: one run against any servers, its summary and its Run file.
+
+mod args;
+mod settings;
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use moonwire_lab::{LocalServer, describe_environment};
+use moonwire_load::{Control, Ending, Outcome, Progress, Scenario};
+use moonwire_report::{Content, Run, Style, Verdict, render_all, summary, write_run};
+
+use self::args::OutputArgs;
+pub(crate) use self::args::{LoadArgs, TimeUnit};
+pub(crate) use self::settings::{seed_default, time_unit};
+use crate::exit::Exit;
+use crate::output;
+use crate::progress::LoadProgress;
+use crate::report::RUN_FILE;
+use crate::signals;
+
+/// Runs the load, prints its summary and writes what was asked for.
+pub(crate) fn run(args: LoadArgs) -> Result<Exit> {
+    let scenario = Scenario::new(settings::resolve(&args)?)?;
+    let mut environment = describe_environment(std::env::args().collect(), scenario.seed);
+    // A local server is sampled beside the run; a remote one cannot be.
+    let mut server = LocalServer::find(&scenario.targets);
+    let mut progress = LoadProgress::new(args.output.quiet);
+    let mut on_progress = |now: &Progress| {
+        if let Some(server) = &mut server {
+            server.note(now.phase);
+        }
+        progress.show(now);
+    };
+    let mut control = Control {
+        stop: signals::stop_on_interrupt()?,
+        on_progress: Some(&mut on_progress),
+    };
+    let result = moonwire_load::run(&scenario, &mut control);
+    progress.finish();
+    let outcome = result?;
+    environment.elapsed_s = progress.elapsed_s();
+    let exit = exit_of(&outcome);
+    let name = scenario
+        .targets
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ");
+    let run = Run {
+        name,
+        environment,
+        content: Content::Load(Box::new(outcome.cell)),
+    };
+    publish(&run, &args.output)?;
+    Ok(exit)
+}
+
+/// The more serious answer wins: an interrupted run is no judgement on its thresholds, and an
+/// invalid one cannot support them.
+fn exit_of(outcome: &Outcome) -> Exit {
+    if outcome.ending == Ending::Interrupted {
+        return Exit::Interrupted;
+    }
+    match outcome.verdict() {
+        Verdict::Invalid => Exit::Invalid,
+        Verdict::Valid | Verdict::Suspect if !outcome.thresholds_passed() => Exit::ThresholdFailed,
+        Verdict::Valid | Verdict::Suspect => Exit::Success,
+    }
+}
+
+fn publish(run: &Run, args: &OutputArgs) -> Result<()> {
+    let json_on_stdout = args.json.as_deref() == Some(Path::new("-"));
+    if !args.quiet && !json_on_stdout {
+        output::answer(&summary(
+            run,
+            Style {
+                color: output::colour(),
+            },
+        ));
+    }
+    if let Some(path) = &args.json {
+        write_json(run, path)?;
+    }
+    if let Some(folder) = &args.out {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make the folder '{}'", folder.display()))?;
+        write_run(run, &folder.join(RUN_FILE))?;
+        let page = render_all(run, folder)?;
+        output::remark(&format!("report: {}", page.display()));
+    }
+    Ok(())
+}
+
+/// Writes the Run file to a path, or to stdout when it is `-`.
+pub(crate) fn write_json(run: &Run, path: &Path) -> Result<()> {
+    if path == Path::new("-") {
+        output::answer(&run.to_json());
+        return Ok(());
+    }
+    write_run(run, path)?;
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! From what was typed to what runs: after this nothing of the command line is checked again.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use moonwire_load::{
+    Arrival, Pacing, Reconnect, Settings, Slo, Stop, Target, TimeUnit as LoadTimeUnit, Workload,
+};
+
+use super::args::{LoadArgs, MessageArgs, PacingArgs, Payload, TimeUnit};
+use crate::quantity;
+
+/// The settings of one load run; every mistake is one sentence.
+pub(super) fn resolve(args: &LoadArgs) -> Result<Settings> {
+    let targets = args
+        .urls
+        .iter()
+        .map(|url| Target::parse(url))
+        .collect::<Result<_, _>>()?;
+    let slo = args
+        .output
+        .slo
+        .iter()
+        .map(|text| Slo::parse(text))
+        .collect::<Result<_, _>>()?;
+    if args.output.csv.is_some() && args.message.payload == Payload::Echo {
+        bail!("--csv needs --payload amplify: its columns hold the server's clock");
+    }
+    let connections = &args.connections;
+    let pacing = pacing(&args.pacing)?;
+    Ok(Settings {
+        targets,
+        connections: small(connections.connections, "-c")?,
+        threads: small(connections.threads.unwrap_or_else(threads_default), "-t")?,
+        connect_concurrency: match connections.conn_concurrency {
+            0 => u32::MAX,
+            limit => small(limit, "--conn-concurrency")?,
+        },
+        connect_rate: connections.conn_rate,
+        barrier: !connections.no_barrier,
+        stagger: matches!(pacing, Pacing::Batches { .. }).then_some(args.pacing.stagger),
+        workload: workload(&args.message),
+        replies: u16::try_from(args.message.replies)
+            .map_err(|_| anyhow!("--replies is at most {}", u16::MAX))?,
+        pacing,
+        stop: stop(&args.pacing, &pacing),
+        drain: args.pacing.drain,
+        reconnect: reconnect(&connections.reconnect)?,
+        subprotocols: connections.subprotocol.clone(),
+        headers: connections
+            .headers
+            .iter()
+            .map(|header| quantity::pair(header, ':').map_err(|e| anyhow!("--header {e}")))
+            .collect::<Result<_>>()?,
+        insecure: connections.insecure,
+        cacert: connections.cacert.clone(),
+        sources: connections.source_ip.clone(),
+        handshake_timeout: connections.handshake_timeout,
+        seed: args.pacing.seed.unwrap_or_else(seed_default),
+        raw_csv: args.output.csv.clone(),
+        same_host: args.message.same_host,
+        link_delay: args.pacing.link_delay,
+        slo,
+        ..Settings::default()
+    })
+}
+
+/// One core is left to the server, which is the neighbour on most desks.
+pub(crate) fn threads_default() -> u64 {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    (cores as u64 - 1).max(1)
+}
+
+/// A seed nobody chose; it stands in the result, so that the run can be repeated.
+pub(crate) fn seed_default() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    // Below 2^53, so that every JSON reader shows the number that was used.
+    now.map_or(1, |since| since.as_micros() as u64 & ((1 << 53) - 1))
+}
+
+pub(crate) fn time_unit(unit: TimeUnit) -> LoadTimeUnit {
+    match unit {
+        TimeUnit::Us => LoadTimeUnit::Microseconds,
+        TimeUnit::Ms => LoadTimeUnit::Milliseconds,
+    }
+}
+
+fn pacing(args: &PacingArgs) -> Result<Pacing> {
+    let in_flight = args.in_flight.map(|limit| small(limit, "-p")).transpose()?;
+    if args.hold {
+        return Ok(Pacing::Hold);
+    }
+    if let (Some(batch), Some(batches)) = (args.batch, args.batches) {
+        let batch = small(batch, "--batch")?;
+        return Ok(Pacing::Batches {
+            batch,
+            wait: args.wait,
+            batches,
+            in_flight: None,
+        });
+    }
+    Ok(match args.rate {
+        Some(rate) => {
+            let arrival = if args.poisson {
+                Arrival::Poisson
+            } else {
+                Arrival::Constant
+            };
+            Pacing::Open {
+                rate,
+                arrival,
+                in_flight,
+            }
+        }
+        None => Pacing::Closed {
+            in_flight: in_flight.unwrap_or(1),
+        },
+    })
+}
+
+fn stop(args: &PacingArgs, pacing: &Pacing) -> Stop {
+    match (args.messages, args.duration) {
+        _ if matches!(pacing, Pacing::Batches { .. }) => Stop::Schedule,
+        (Some(messages), _) => Stop::Messages(messages),
+        (None, duration) => Stop::After(duration.unwrap_or(DURATION_DEFAULT)),
+    }
+}
+
+fn workload(args: &MessageArgs) -> Workload {
+    match args.payload {
+        Payload::Echo => Workload::Echo {
+            size: args.message_size,
+            binary: args.binary,
+        },
+        Payload::Amplify => Workload::Amplify {
+            size: args.message_size,
+            time_unit: time_unit(args.time_unit),
+        },
+    }
+}
+
+fn reconnect(text: &str) -> Result<Reconnect> {
+    if text == "never" {
+        return Ok(Reconnect::Never);
+    }
+    quantity::duration(text)
+        .map(Reconnect::After)
+        .map_err(|_| anyhow!("--reconnect '{text}' is neither 'never' nor a pause such as 500ms"))
+}
+
+fn small(value: u64, flag: &str) -> Result<u32> {
+    u32::try_from(value).with_context(|| format!("{flag} {value} is more than {}", u32::MAX))
+}
+
+/// How long a run sends when nothing says so.
+const DURATION_DEFAULT: Duration = Duration::from_secs(10);
