@@ -242,8 +242,8 @@ mod tests {
         let sent: serde_json::Value = serde_json::from_str(&message(200, 3, 8)).unwrap();
         let msg = sent["msg"].as_str().unwrap();
         let text = format!(
-            r#" {{"client_id": 3, "msg_id":8,"extra":null,"msg":"{msg}","created_at":1711700000000123,
-               "client_ts":{CREATED_AT},"server_latency":123}} "#
+            r#" {{"client_id": 3, "msg_id":8,"extra":null,"msg":"{msg}",
+               "created_at":1711700000000123,"client_ts":{CREATED_AT},"server_latency":123}} "#
         );
         let reply = AmplifyReply::read(text.as_bytes()).unwrap();
         assert_eq!(reply.msg_id, Some(8));
