@@ -61,8 +61,14 @@ impl LocalServer {
 
     /// Ends the sampling and puts the figures into the cell of the run.
     pub fn finish(self, cell: &mut Cell) {
+        let phases = self.phases;
+        self.finish_at(cell, &phases, Instant::now());
+    }
+
+    /// The same for a run whose phases were noted elsewhere and that ended at `end`.
+    pub(crate) fn finish_at(self, cell: &mut Cell, phases: &Phases, end: Instant) {
         let series = self.sampler.stop();
-        merge::add_server(cell, self.server, &series, &self.phases, Instant::now());
+        merge::add_server(cell, self.server, &series, phases, end);
     }
 }
 

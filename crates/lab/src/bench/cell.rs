@@ -14,6 +14,7 @@ use super::merge::{self, Phases};
 use super::plan::{CellPlan, Cores, Placement, core_list};
 use super::{BenchError, BenchEvent, BenchObserver, BenchSpec, Place};
 use crate::link::{IdleExchange, Link, LinkError, LinkStats};
+use crate::local_server::LocalServer;
 use crate::process::{ChildProcess, ChildSpec, ProcessError};
 use crate::sampling::{Sampler, Series};
 
@@ -34,7 +35,7 @@ pub(super) fn run(
     stop: &Arc<AtomicBool>,
     observer: &mut (dyn BenchObserver + Send),
 ) -> Result<Cell, BenchError> {
-    let (idle, objection) = measure_link(site)?;
+    let check = LinkCheck::of(site)?;
     let server = match &site.spec.url {
         Some(_) => None,
         None => match start_server(site, &place.key) {
@@ -49,46 +50,88 @@ pub(super) fn run(
     let url = url.or_else(|| site.spec.url.clone()).unwrap_or_default();
     let scenario = plan.scenario(site.spec, &url, &placement(site, place))?;
     let left = plan.expected_duration() + place.later;
-    observer.on_event(&BenchEvent::CellStarted {
-        place,
-        idle: idle.as_ref(),
-        left,
-    });
+    let idle = check.idle.as_ref();
+    observer.on_event(&BenchEvent::CellStarted { place, idle, left });
+    let process = server.as_ref().map(|server| &server.process);
+    // A server that somebody else started on this host can be looked at, too.
+    let local = match server {
+        Some(_) => None,
+        None => LocalServer::find(&scenario.targets),
+    };
     let watched = Watched {
         site,
         plan,
         place,
-        server: server.as_ref(),
+        process,
         stop,
     };
     let seen = watched.load(&scenario, observer)?;
-    let first_of_a_url = server.is_none() && place.index == 0;
     let mut cell = match seen.outcome {
         // The machine may be too small for one cell and not for another; a URL is right or wrong.
-        Err(error) if first_of_a_url && !matches!(error, LoadError::Preflight(_)) => {
+        Err(error) if site.spec.url.is_some() && place.index == 0 && is_final(&error) => {
             return Err(BenchError::Load(error));
         }
         outcome => cell_of(outcome, plan),
     };
+    if let Some(local) = local {
+        local.finish_at(&mut cell, &seen.watch.phases, seen.watch.ended);
+    }
     if let Some(server) = server {
         finish_server(site, &mut cell, server, &seen.watch, place)?;
     }
-    merge::add_link(
-        &mut cell,
-        site.link,
-        idle.as_ref(),
-        seen.watch.link.as_ref(),
-    );
-    if let Some(objection) = objection {
-        cell.assessment.add(Verdict::Invalid, objection);
-    }
-    if let Some(stats) = &seen.watch.link {
-        site.folder.write_json(&place.key, "link.json", stats)?;
-    }
-    if let Some(idle) = &idle {
-        site.folder.write_json(&place.key, "idle.json", idle)?;
-    }
+    check.add_to(&mut cell, site, place, seen.watch.link.as_ref())?;
     Ok(cell)
+}
+
+/// What was found of the link before the run.
+struct LinkCheck {
+    idle: Option<IdleExchange>,
+    /// Why it is not what was asked for.
+    objection: Option<String>,
+}
+
+impl LinkCheck {
+    /// Measures empty exchanges over a link of ours; one to a URL is not ours to measure.
+    fn of(site: &Site<'_>) -> Result<Self, BenchError> {
+        let (idle, objection) = match site.spec.url {
+            Some(_) => (None, None),
+            None => match site.link.measure_idle(IDLE_EXCHANGES) {
+                Ok(idle) => (idle, None),
+                Err(LinkError::NotAsAsked { measured, reason }) => (
+                    Some(*measured),
+                    Some(format!("the link is not as asked: {reason}")),
+                ),
+                Err(error) => return Err(BenchError::Link(error)),
+            },
+        };
+        Ok(Self { idle, objection })
+    }
+
+    /// Puts it into the cell and beside it, with what the link did during the run.
+    fn add_to(
+        self,
+        cell: &mut Cell,
+        site: &Site<'_>,
+        place: &Place,
+        stats: Option<&LinkStats>,
+    ) -> Result<(), BenchError> {
+        merge::add_link(cell, site.link, self.idle.as_ref(), stats);
+        if let Some(objection) = self.objection {
+            cell.assessment.add(Verdict::Invalid, objection);
+        }
+        if let Some(stats) = stats {
+            site.folder.write_json(&place.key, "link.json", stats)?;
+        }
+        if let Some(idle) = &self.idle {
+            site.folder.write_json(&place.key, "idle.json", idle)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether no other cell could do better.
+fn is_final(error: &LoadError) -> bool {
+    !matches!(error, LoadError::Preflight(_))
 }
 
 /// A server of ours, under load.
@@ -114,7 +157,7 @@ struct Watched<'a> {
     site: &'a Site<'a>,
     plan: &'a CellPlan,
     place: &'a Place,
-    server: Option<&'a ServerChild>,
+    process: Option<&'a ChildProcess>,
     stop: &'a Arc<AtomicBool>,
 }
 
@@ -167,34 +210,18 @@ impl Watched<'_> {
         Ok(Seen { outcome, watch })
     }
 
-    /// Ends the load when the user or the server has ended; returns when the load is over.
+    /// Ends the load when the user asks, or some time after the server has ended; returns when
+    /// the load is over.
     fn watch(&self, over: &mpsc::Receiver<()>, end_load: &AtomicBool) {
         while let Err(RecvTimeoutError::Timeout) = over.recv_timeout(WATCH_PERIOD) {
-            let died = self
-                .server
-                .is_some_and(|server| server.process.exit().is_some());
-            if died || self.stop.load(Ordering::Relaxed) {
+            let exit = self.process.and_then(ChildProcess::exit);
+            if exit.is_some() {
+                // Without connections the generator ends by itself, and says so.
+                let _ = over.recv_timeout(DEATH_GRACE);
+            }
+            if exit.is_some() || self.stop.load(Ordering::Relaxed) {
                 end_load.store(true, Ordering::Relaxed);
                 return;
-            }
-        }
-    }
-}
-
-/// Measures empty exchanges over a link of ours; also gives why it is not what was asked for.
-fn measure_link(site: &Site<'_>) -> Result<(Option<IdleExchange>, Option<String>), BenchError> {
-    if site.spec.url.is_some() {
-        return Ok((None, None));
-    }
-    match site.link.measure_idle(IDLE_EXCHANGES) {
-        Ok(idle) => Ok((idle, None)),
-        Err(error) => {
-            let sentence = error.to_string();
-            match error {
-                LinkError::NotAsAsked { measured, .. } => Ok((Some(*measured), Some(sentence))),
-                LinkError::Unavailable { .. } | LinkError::BadSpec(_) | LinkError::Measure(_) => {
-                    Err(BenchError::Link(error))
-                }
             }
         }
     }
@@ -355,5 +382,7 @@ const STOP_GRACE: Duration = Duration::from_secs(15);
 /// How long the end of a server that seems to have died is waited for.
 const EXIT_PATIENCE: Duration = Duration::from_millis(500);
 const SAMPLING_PERIOD: Duration = Duration::from_millis(500);
+/// How long the generator has to notice that its server is gone.
+const DEATH_GRACE: Duration = Duration::from_secs(2);
 /// How soon a dead server or an interrupt is noticed.
 const WATCH_PERIOD: Duration = Duration::from_millis(50);
