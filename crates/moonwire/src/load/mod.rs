@@ -38,7 +38,10 @@ pub(crate) fn run(args: LoadArgs) -> Result<Exit> {
     };
     let result = moonwire_load::run(&scenario, &mut control);
     progress.finish();
-    let outcome = result?;
+    let mut outcome = result?;
+    if let Some(server) = server {
+        server.finish(&mut outcome.cell);
+    }
     environment.elapsed_s = progress.elapsed_s();
     let exit = exit_of(&outcome);
     let name = scenario
