@@ -109,10 +109,10 @@ fn takes(entry: &TcpNetEntry, address: SocketAddr) -> bool {
 }
 
 fn owns(process: &Process, inodes: &HashSet<u64>) -> bool {
-    let descriptors = process.fd().into_iter().flatten().flatten();
-    descriptors
-        .into_iter()
-        .any(|descriptor| matches!(descriptor.target, FDTarget::Socket(inode) if inodes.contains(&inode)))
+    let mut descriptors = process.fd().into_iter().flatten().flatten();
+    descriptors.any(|descriptor| {
+        matches!(descriptor.target, FDTarget::Socket(inode) if inodes.contains(&inode))
+    })
 }
 
 /// Often enough to tell the sending phase from the handshakes before it.
