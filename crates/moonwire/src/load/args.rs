@@ -37,7 +37,8 @@ pub(crate) struct ConnectionArgs {
     #[arg(short = 't', long, value_name = "THREADS", value_parser = quantity::positive)]
     pub(crate) threads: Option<u64>,
     /// New connections per second, all URLs together
-    #[arg(long, value_name = "N", value_parser = quantity::rate, conflicts_with = "conn_concurrency")]
+    #[arg(long, value_name = "N", value_parser = quantity::rate,
+          conflicts_with = "conn_concurrency")]
     pub(crate) conn_rate: Option<f64>,
     /// Handshakes in flight at once
     #[arg(long, value_name = "N", default_value = "128", value_parser = quantity::count)]
@@ -94,7 +95,8 @@ pub(crate) struct PacingArgs {
           value_parser = quantity::positive)]
     pub(crate) batch: Option<u64>,
     /// Time between two batches; a bare number is in ms
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = quantity::duration_ms)]
+    #[arg(long, value_name = "DURATION", default_value = "1s",
+          value_parser = quantity::duration_ms)]
     pub(crate) wait: Duration,
     /// Batches each connection sends
     #[arg(long, value_name = "N", requires = "batch", conflicts_with_all = ["duration", "messages"],
