@@ -84,10 +84,11 @@ async fn echo(stream: impl AsyncRead + AsyncWrite + Unpin, server: &Server) {
         reason: "done".into(),
     };
     socket.close(Some(goodbye)).await.unwrap();
-    match socket.next().await.unwrap().unwrap() {
-        Message::Close(Some(frame)) => assert_eq!(frame.code, CloseCode::Normal),
-        other => panic!("{other:?} instead of a close"),
-    }
+    let answer = socket.next().await.unwrap().unwrap();
+    let Message::Close(Some(frame)) = answer else {
+        panic!("{answer:?} instead of a close");
+    };
+    assert_eq!(frame.code, CloseCode::Normal);
     assert!(
         socket.next().await.is_none(),
         "the server ends the connection after the close"
