@@ -85,7 +85,7 @@ impl Sources {
 fn too_few(connections: u64, target: SocketAddr, needed: u64, usable: u64) -> String {
     format!(
         "{connections} connections to {target} need {needed} source addresses with {usable} ports \
-         each: give them with `--source ADDR` (once each), or widen the range with \
+         each: give them with `--source-ip ADDR,ADDR,...`, or widen the range with \
          `sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"`"
     )
 }
