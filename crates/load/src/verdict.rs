@@ -7,11 +7,14 @@
 //! | messages due that waited for the peer to the end | above 1 % | |
 //! | a worker thread was busy | above 95 % of the time | |
 //! | a worker thread waited for a CPU | above 10 % | above 25 %, or longer than it ran |
-//! | CPU time taken by other guests of the host | above 5 % | above 20 % |
+//! | CPU time taken by other guests of the host | above 50 % | |
 //! | windows in which Little's law does not hold within 5 % | above 5 % | above half |
 //!
 //! The budget is 1 ms or 5 % of the median response, whichever is larger. Twice the budget is
 //! where a tenth of the median, or 2 ms, comes from the generator in one message of a hundred.
+//! In a virtual machine each wake of a halted processor counts as time taken by other guests: a
+//! tenth and more of it was seen in runs that were in time, so that it says why a generator was
+//! late and seldom that it was.
 //! Waiting for a slot never makes a run INVALID: it is the peer's doing, and in the response time.
 
 use moonwire_report::{Assessment, Histogram, Verdict};
@@ -144,14 +147,35 @@ fn weigh_lateness(evidence: &Evidence<'_>, assessment: &mut Assessment) {
             "the generator was late: p99 of its {what} is {:.2} ms, at most {:.2} ms allowed{}",
             p99_ns as f64 / 1e6,
             budget_ns as f64 / 1e6,
-            evidence
-                .pressure
-                .map_or_else(String::new, |pressure| format!(
-                    " (something waited for a CPU {:.0} % of the time)",
-                    pressure * 100.0
-                ))
+            surroundings(evidence),
         );
         assessment.add(verdict, sentence);
+    }
+}
+
+/// What the kernel says about the CPU meanwhile, in parentheses.
+fn surroundings(evidence: &Evidence<'_>) -> String {
+    let percent = |share: f64| share * 100.0;
+    let pressure = evidence.pressure.map(|share| {
+        format!(
+            "something waited for a CPU {:.0} % of the time",
+            percent(share)
+        )
+    });
+    let steal = evidence
+        .steal
+        .filter(|&share| share > STEAL_WORTH_A_WORD)
+        .map(|share| {
+            format!(
+                "other guests of the host took {:.0} % of it",
+                percent(share)
+            )
+        });
+    let facts: Vec<String> = pressure.into_iter().chain(steal).collect();
+    if facts.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", facts.join(", "))
     }
 }
 
@@ -190,16 +214,11 @@ fn weigh_cpu(evidence: &Evidence<'_>, assessment: &mut Assessment) {
         assessment.add(Verdict::Suspect, sentence);
     }
     if let Some(steal) = evidence.steal.filter(|&steal| steal > STEAL_SUSPECT) {
-        let verdict = if steal > STEAL_INVALID {
-            Verdict::Invalid
-        } else {
-            Verdict::Suspect
-        };
         let sentence = format!(
             "other guests of the host took {:.0} % of the CPU time",
             steal * 100.0
         );
-        assessment.add(verdict, sentence);
+        assessment.add(Verdict::Suspect, sentence);
     }
 }
 
@@ -258,8 +277,8 @@ const UNSENT_SHARE: f64 = 0.01;
 const BUSY_SUSPECT: f64 = 0.95;
 const WAIT_SUSPECT: f64 = 0.10;
 const WAIT_INVALID: f64 = 0.25;
-const STEAL_SUSPECT: f64 = 0.05;
-const STEAL_INVALID: f64 = 0.20;
+const STEAL_SUSPECT: f64 = 0.50;
+const STEAL_WORTH_A_WORD: f64 = 0.05;
 const WINDOWS_SUSPECT: f64 = 0.05;
 const WINDOWS_INVALID: f64 = 0.50;
 
@@ -405,20 +424,18 @@ mod tests {
     fn other_evidence_has_its_bounds() {
         let totals = tally(1000, MS);
         let base = || evidence(&totals);
-        assert_eq!(
-            verdict(&Evidence {
-                steal: Some(0.06),
-                ..base()
-            }),
-            Verdict::Suspect
-        );
-        assert_eq!(
-            verdict(&Evidence {
-                steal: Some(0.3),
-                ..base()
-            }),
-            Verdict::Invalid
-        );
+        let steal = |steal: f64| Evidence {
+            steal: Some(steal),
+            ..base()
+        };
+        assert_eq!(verdict(&steal(0.3)), Verdict::Valid);
+        assert_eq!(verdict(&steal(0.6)), Verdict::Suspect);
+        let late = tally(3 * MS, MS);
+        let assessment = assess(&Evidence {
+            totals: &late,
+            ..steal(0.3)
+        });
+        assert!(assessment.reasons()[0].contains("other guests of the host took 30 %"));
         assert_eq!(
             verdict(&Evidence {
                 windows: (100, 5),
