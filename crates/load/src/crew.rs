@@ -218,7 +218,7 @@ impl Crew {
             self.stop();
             return;
         }
-        self.records.start_ns = now_ns + START_LEAD_NS;
+        self.records.start_ns = now_ns + START_LEAD_NS + wanted * JOIN_NS;
         self.shared
             .start_ns
             .store(self.records.start_ns, Ordering::Release);
@@ -335,3 +335,5 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(50);
 const PROGRESS_NS: u64 = 1_000_000_000;
 /// From the last handshake to the common start: every worker is awake and waits for it by then.
 const START_LEAD_NS: u64 = 20_000_000;
+/// What the first message of one connection takes to be put into its place, at most.
+const JOIN_NS: u64 = 1000;

@@ -167,6 +167,11 @@ impl Desk {
         self.budget == 0
     }
 
+    /// Messages of a closed loop that were not sent yet.
+    pub(crate) fn budget(&self) -> u64 {
+        self.budget
+    }
+
     /// When the next message is due, or leaves the stand-in link.
     pub(crate) fn next_due_ns(&self) -> u64 {
         let due_ns = self.due.peek().map_or(NEVER, |Reverse((at_ns, _))| *at_ns);

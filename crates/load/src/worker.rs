@@ -250,10 +250,9 @@ impl<D: Driver> Worker<D> {
             .min(self.stage_end_ns);
         moment_ns = moment_ns.min(self.next_connect_ns());
         match self.stage {
-            Stage::Waiting => moment_ns.min(self.shared.start_ns.load(Ordering::Acquire)),
             Stage::Sending => moment_ns.min(self.desk.next_due_ns()).min(self.end_ns()),
             Stage::Draining => moment_ns.min(self.desk.next_held_ns()),
-            Stage::Closing | Stage::Done => moment_ns,
+            Stage::Waiting | Stage::Closing | Stage::Done => moment_ns,
         }
     }
 
@@ -276,7 +275,9 @@ impl<D: Driver> Worker<D> {
         let Ok(mut spare) = self.spares.try_recv() else {
             return;
         };
-        spare.occupancy = self.desk.tally.occupancy.cut(self.now_ns);
+        // Messages of this turn were stamped after its beginning and belong to this interval.
+        let cut_ns = self.now_ns.max(self.desk.last_sent_ns);
+        spare.occupancy = self.desk.tally.occupancy.cut(cut_ns);
         let tally = std::mem::replace(&mut self.desk.tally, spare);
         let cpu = ThreadCpu::read();
         let run_ns = match (cpu, self.cpu_second) {
@@ -326,7 +327,8 @@ impl<D: Driver> Worker<D> {
             Stage::Waiting => {
                 if stopped {
                     self.enter_closing();
-                } else if self.now_ns >= self.shared.start_ns.load(Ordering::Acquire) {
+                } else if self.start_ns() != NEVER {
+                    // Known a little ahead, so that everything is in its place when it comes.
                     self.enter_sending();
                 }
             }
@@ -395,14 +397,19 @@ impl<D: Driver> Worker<D> {
         self.beat_ns = NEVER;
         self.desk.stop_sending();
         if let (Some(before), Some(now)) = (self.cpu_start, ThreadCpu::read()) {
-            self.cpu = Some((now.since(before), self.now_ns - self.start_ns()));
+            let wall_ns = self.now_ns.saturating_sub(self.start_ns());
+            self.cpu = Some((now.since(before), wall_ns));
         }
         self.enter(Stage::Draining);
     }
 
     /// Counts what was due and is not sent, by who was in its way.
     fn count_unsent(&mut self) {
-        let elapsed_ns = self.now_ns - self.start_ns();
+        let elapsed_ns = self.now_ns.saturating_sub(self.start_ns());
+        if self.plan.is_counted() {
+            // What a closed loop did not come to, because its peer did not answer.
+            self.unsent_waiting += self.desk.budget();
+        }
         for client in &self.clients {
             let Some(cursor) = &client.track.cursor else {
                 continue;
