@@ -140,14 +140,15 @@ impl Desk {
         }
     }
 
-    /// Takes the first entry that is due at `now_ns`: its time in the queue, and the client.
-    pub(crate) fn take_due(&mut self, now_ns: u64) -> Option<(u64, u32)> {
+    /// The first entry that is due at `now_ns`: its time in the queue, and the client.
+    pub(crate) fn first_due(&self, now_ns: u64) -> Option<(u64, u32)> {
         let &Reverse((at_ns, index)) = self.due.peek()?;
-        if at_ns > now_ns {
-            return None;
-        }
+        (at_ns <= now_ns).then_some((at_ns, index))
+    }
+
+    /// Takes that entry.
+    pub(crate) fn drop_first_due(&mut self) {
         self.due.pop();
-        Some((at_ns, index))
     }
 
     /// Takes one message of a closed loop from the budget.

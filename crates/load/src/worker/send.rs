@@ -31,14 +31,21 @@ impl<D: Driver> Worker<D> {
         }
         let mut now_ns = self.now_ns;
         let mut writing = None;
-        for _ in 0..WRITES_PER_TURN {
-            let Some((due_ns, index)) = self.desk.take_due(now_ns) else {
+        let mut writes = 0;
+        for _ in 0..ENTRIES_PER_TURN {
+            let Some((due_ns, index)) = self.desk.first_due(now_ns) else {
                 break;
             };
-            if let Some(before) = writing.filter(|&before| before != index) {
-                now_ns = self.write(before, now_ns);
+            if writing != Some(index) {
+                if writes == WRITES_PER_TURN {
+                    break;
+                }
+                writes += 1;
+                if let Some(before) = writing.replace(index) {
+                    now_ns = self.write(before, now_ns);
+                }
             }
-            writing = Some(index);
+            self.desk.drop_first_due();
             self.enqueue(index, due_ns, now_ns);
         }
         if let Some(index) = writing {
@@ -236,6 +243,8 @@ pub(crate) fn wall_ns() -> u64 {
 
 /// About 5 us each, so that replies wait at most some 300 us for their stamp.
 const WRITES_PER_TURN: usize = 64;
+/// In a closed loop each message has an entry of its own, and those of a client come together.
+const ENTRIES_PER_TURN: usize = WRITES_PER_TURN * MESSAGES_PER_WRITE;
 /// Below a microsecond each; more wait for the client's next turn.
 const MESSAGES_PER_WRITE: usize = 32;
 /// How long a held message waits that found no room in its socket.
