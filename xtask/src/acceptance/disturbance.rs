@@ -1,6 +1,8 @@
 //! How much of the machine somebody else used meanwhile.
 
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -40,6 +42,18 @@ impl Moment {
     }
 }
 
+/// Waits until others leave the machine alone for a while; not for ever.
+pub(crate) fn wait_for_quiet(server: &Path, outside_max: f64) -> Result<()> {
+    for _ in 0..QUIET_WINDOWS_MAX {
+        let before = Moment::now(server)?;
+        thread::sleep(QUIET_WINDOW);
+        if Moment::now(server)?.outside_since(before) <= outside_max {
+            break;
+        }
+    }
+    Ok(())
+}
+
 struct Times {
     own: u64,
     children: u64,
@@ -68,6 +82,10 @@ fn times(stat: &str) -> Option<Times> {
         children: tick(13)? + tick(14)?,
     })
 }
+
+const QUIET_WINDOW: Duration = Duration::from_secs(2);
+/// Five minutes in all.
+const QUIET_WINDOWS_MAX: usize = 150;
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,7 @@ use std::process::{Child, Stdio};
 
 use anyhow::Result;
 
-use super::disturbance::Moment;
+use super::disturbance::{self, Moment};
 use super::program::{Programs, Server, pinned};
 use super::table::Table;
 
@@ -48,6 +48,7 @@ pub(crate) fn unhurried(programs: &Programs, table: &mut Table) -> Result<()> {
     let rate = (ceiling / 5.0).floor();
     let (mut invalid, mut counted, mut disturbed) = (0, 0, 0);
     while counted < RUNS && disturbed <= REPEATS_MAX {
+        disturbance::wait_for_quiet(&server.proc(), OUTSIDE_MAX)?;
         let before = Moment::now(&server.proc())?;
         let run = open_loop(programs, &server, rate)?;
         let outside = Moment::now(&server.proc())?.outside_since(before);
