@@ -6,7 +6,11 @@
     reason = "this file is where the program speaks"
 )]
 
+use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result};
 
 /// One sentence about what is wrong, on stderr.
 pub(crate) fn complain(sentence: &str) {
@@ -26,4 +30,22 @@ pub(crate) fn answer(text: &str) {
 /// Whether stdout may carry colours (<https://no-color.org>).
 pub(crate) fn colour() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Whether a result can be written to `path` (`-` is stdout): asked before a run, because after it
+/// the answer would cost the run. An existing file is left as it is.
+pub(crate) fn check_writable(path: &Path) -> Result<()> {
+    if path == Path::new("-") {
+        return Ok(());
+    }
+    let is_new = !path.exists();
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .with_context(|| format!("cannot write '{}'", path.display()))?;
+    if is_new {
+        std::fs::remove_file(path).with_context(|| format!("cannot write '{}'", path.display()))?;
+    }
+    Ok(())
 }

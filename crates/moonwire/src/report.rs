@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use moonwire_report::{Style, read_run, render_all, summary};
 
@@ -32,7 +32,11 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Exit> {
         .iter()
         .map(|file| read_run(file))
         .collect::<Result<Vec<_>, _>>()?;
-    for (file, run) in files.iter().zip(&runs) {
+    let folders: Vec<PathBuf> = files.iter().map(|file| folder(file, args)).collect();
+    if !args.summary {
+        check_apart(&folders)?;
+    }
+    for (folder, run) in folders.iter().zip(&runs) {
         output::answer(&summary(
             run,
             Style {
@@ -42,10 +46,24 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Exit> {
         if args.summary {
             continue;
         }
-        let page = render_all(run, &folder(file, args))?;
+        let page = render_all(run, folder)?;
         output::answer(&format!("\nreport: {}\n", page.display()));
     }
     Ok(Exit::Success)
+}
+
+/// Two reports in one folder would be one report.
+fn check_apart(folders: &[PathBuf]) -> Result<()> {
+    for (index, folder) in folders.iter().enumerate() {
+        if folders[..index].contains(folder) {
+            bail!(
+                "two of the reports would be drawn into '{}': draw them one at a time, each with \
+                 an --out of its own",
+                folder.display()
+            );
+        }
+    }
+    Ok(())
 }
 
 /// A folder stands for the Run file in it.
@@ -101,6 +119,20 @@ mod tests {
         assert_eq!(folder(Path::new("b/run.json"), &two), Path::new("out/b"));
         let other = args(&["x.json", "y.json"], Some("out"));
         assert_eq!(folder(Path::new("x.json"), &other), Path::new("out/x"));
+    }
+
+    #[test]
+    fn two_reports_for_one_folder_are_refused() {
+        let beside = args(&["a/x.json", "a/y.json"], None);
+        let folders: Vec<_> = beside
+            .runs
+            .iter()
+            .map(|file| folder(file, &beside))
+            .collect();
+        assert!(check_apart(&folders).is_err());
+        let apart = args(&["a/x.json", "b/y.json"], None);
+        let folders: Vec<_> = apart.runs.iter().map(|file| folder(file, &apart)).collect();
+        assert!(check_apart(&folders).is_ok());
     }
 
     #[test]

@@ -19,6 +19,9 @@ use crate::signals;
 /// Runs the sweep, prints its tables and says where the report is.
 pub(crate) fn run(args: BenchArgs) -> Result<Exit> {
     let spec = spec(&args)?;
+    if let Some(path) = &args.json {
+        output::check_writable(path)?;
+    }
     let stop = signals::stop_on_interrupt()?;
     let mut watch = Watch::new(args.quiet);
     let result = bench(&spec, &stop, &mut watch);

@@ -37,12 +37,11 @@ pub(crate) struct ConnectionArgs {
     #[arg(short = 't', long, value_name = "THREADS", value_parser = quantity::positive)]
     pub(crate) threads: Option<u64>,
     /// New connections per second, all URLs together
-    #[arg(long, value_name = "N", value_parser = quantity::rate,
-          conflicts_with = "conn_concurrency")]
+    #[arg(long, value_name = "N", value_parser = quantity::rate)]
     pub(crate) conn_rate: Option<f64>,
-    /// Handshakes in flight at once
-    #[arg(long, value_name = "N", default_value = "128", value_parser = quantity::count)]
-    pub(crate) conn_concurrency: u64,
+    /// Handshakes in flight at once, 0 for no limit; 128 unless a --conn-rate is given
+    #[arg(long, value_name = "N", value_parser = quantity::count)]
+    pub(crate) conn_concurrency: Option<u64>,
     /// Send on each connection as soon as it is open instead of waiting for all of them
     #[arg(long)]
     pub(crate) no_barrier: bool,
@@ -91,21 +90,21 @@ pub(crate) struct PacingArgs {
     #[arg(long, requires = "rate")]
     pub(crate) poisson: bool,
     /// Messages sent at once on each connection, every --wait (seed 001's load)
-    #[arg(long, value_name = "N", requires = "batches", conflicts_with_all = ["rate", "in_flight"],
+    #[arg(long, value_name = "N", requires = "batches", conflicts_with = "rate",
           value_parser = quantity::positive)]
     pub(crate) batch: Option<u64>,
-    /// Time between two batches; a bare number is in ms
-    #[arg(long, value_name = "DURATION", default_value = "1s",
-          value_parser = quantity::duration_ms)]
-    pub(crate) wait: Duration,
+    /// Time between two batches, 1s unless given; a bare number is in ms
+    #[arg(long, value_name = "DURATION", requires = "batch", value_parser = quantity::duration_ms)]
+    pub(crate) wait: Option<Duration>,
     /// Batches each connection sends
     #[arg(long, value_name = "N", requires = "batch", conflicts_with_all = ["duration", "messages"],
           value_parser = quantity::positive)]
     pub(crate) batches: Option<u64>,
-    /// Spread of the connections' first batches: connection i starts i mod this many ms late
-    #[arg(long, value_name = "DURATION", default_value = "100ms",
+    /// Spread of the connections' first sends in batches and closed loops: connection i starts
+    /// i mod this many ms late; 100ms for batches unless given, 0 for none
+    #[arg(long, value_name = "DURATION", conflicts_with = "rate",
           value_parser = quantity::duration_ms)]
-    pub(crate) stagger: Duration,
+    pub(crate) stagger: Option<Duration>,
     /// Only open the connections and hold them; nothing is sent
     #[arg(long, conflicts_with_all = ["rate", "in_flight", "messages", "batch"])]
     pub(crate) hold: bool,
@@ -135,9 +134,10 @@ pub(crate) struct MessageArgs {
     /// What is sent: bytes to be echoed, or the JSON of seed 001's amplifying servers
     #[arg(long, value_enum, default_value = "echo")]
     pub(crate) payload: Payload,
-    /// Unit of the times inside the JSON; `ms` speaks to servers of seed 001 as they are
-    #[arg(long, value_enum, default_value = "us")]
-    pub(crate) time_unit: TimeUnit,
+    /// Unit of the times inside the JSON, `us` unless given; `ms` speaks to servers of seed 001
+    /// as they are
+    #[arg(long, value_enum)]
+    pub(crate) time_unit: Option<TimeUnit>,
     /// The server's wall clock is this host's, so that one-way latency can be given
     #[arg(long)]
     pub(crate) same_host: bool,

@@ -22,6 +22,7 @@ use crate::signals;
 /// Runs the load, prints its summary and writes what was asked for.
 pub(crate) fn run(args: LoadArgs) -> Result<Exit> {
     let scenario = Scenario::new(settings::resolve(&args)?)?;
+    prepare(&args.output)?;
     let mut environment = describe_environment(std::env::args().collect(), scenario.seed);
     // A local server is sampled beside the run; a remote one cannot be.
     let mut server = LocalServer::find(&scenario.targets);
@@ -72,27 +73,40 @@ fn exit_of(outcome: &Outcome) -> Exit {
     }
 }
 
-fn publish(run: &Run, args: &OutputArgs) -> Result<()> {
-    let json_on_stdout = args.json.as_deref() == Some(Path::new("-"));
-    if !args.quiet && !json_on_stdout {
-        output::answer(&summary(
-            run,
-            Style {
-                color: output::colour(),
-            },
-        ));
-    }
+/// Makes sure that the results have a place before anything is measured.
+fn prepare(args: &OutputArgs) -> Result<()> {
     if let Some(path) = &args.json {
-        write_json(run, path)?;
+        output::check_writable(path)?;
     }
     if let Some(folder) = &args.out {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder '{}'", folder.display()))?;
-        write_run(run, &folder.join(RUN_FILE))?;
-        let page = render_all(run, folder)?;
-        output::remark(&format!("report: {}", page.display()));
+        output::check_writable(&folder.join(RUN_FILE))?;
     }
     Ok(())
+}
+
+/// Prints and writes all that was asked for; one that cannot be written does not keep the others.
+fn publish(run: &Run, args: &OutputArgs) -> Result<()> {
+    let json_on_stdout = args.json.as_deref() == Some(Path::new("-"));
+    if !args.quiet && !json_on_stdout {
+        let style = Style {
+            color: output::colour(),
+        };
+        output::answer(&summary(run, style));
+    }
+    let json = args
+        .json
+        .as_ref()
+        .map_or(Ok(()), |path| write_json(run, path));
+    if let Some(folder) = &args.out {
+        write_run(run, &folder.join(RUN_FILE))?;
+        let page = render_all(run, folder)?;
+        if !args.quiet {
+            output::remark(&format!("report: {}", page.display()));
+        }
+    }
+    json
 }
 
 /// Writes the Run file to a path, or to stdout when it is `-`.

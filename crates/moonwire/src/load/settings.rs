@@ -23,22 +23,22 @@ pub(super) fn resolve(args: &LoadArgs) -> Result<Settings> {
         .iter()
         .map(|text| Slo::parse(text))
         .collect::<Result<_, _>>()?;
-    if args.output.csv.is_some() && args.message.payload == Payload::Echo {
-        bail!("--csv needs --payload amplify: its columns hold the server's clock");
-    }
+    check_payload(args)?;
     let connections = &args.connections;
     let pacing = pacing(&args.pacing)?;
     Ok(Settings {
         targets,
         connections: small(connections.connections, "-c")?,
         threads: small(connections.threads.unwrap_or_else(threads_default), "-t")?,
-        connect_concurrency: match connections.conn_concurrency {
-            0 => u32::MAX,
-            limit => small(limit, "--conn-concurrency")?,
+        connect_concurrency: match (connections.conn_concurrency, connections.conn_rate) {
+            // A rate that handshakes in flight held back would not be the rate asked for.
+            (Some(0), _) | (None, Some(_)) => u32::MAX,
+            (Some(limit), _) => small(limit, "--conn-concurrency")?,
+            (None, None) => CONNECT_CONCURRENCY_DEFAULT,
         },
         connect_rate: connections.conn_rate,
         barrier: !connections.no_barrier,
-        stagger: matches!(pacing, Pacing::Batches { .. }).then_some(args.pacing.stagger),
+        stagger: stagger(&args.pacing, &pacing),
         workload: workload(&args.message),
         replies: u16::try_from(args.message.replies)
             .map_err(|_| anyhow!("--replies is at most {}", u16::MAX))?,
@@ -85,6 +85,37 @@ pub(crate) fn time_unit(unit: TimeUnit) -> LoadTimeUnit {
     }
 }
 
+/// Flags that mean nothing for the payload are refused rather than ignored.
+fn check_payload(args: &LoadArgs) -> Result<()> {
+    let MessageArgs {
+        payload,
+        time_unit,
+        same_host,
+        binary,
+        ..
+    } = args.message;
+    match payload {
+        Payload::Echo if args.output.csv.is_some() => {
+            bail!("--csv needs --payload amplify: its columns hold the server's clock")
+        }
+        Payload::Echo if time_unit.is_some() || same_host => {
+            bail!("--time-unit and --same-host need --payload amplify: an echo carries no clock")
+        }
+        Payload::Amplify if binary => {
+            bail!("--binary is for echoes: the amplify payload is always in binary frames")
+        }
+        Payload::Echo | Payload::Amplify => Ok(()),
+    }
+}
+
+/// Batches are spread as in seed 001 unless told otherwise; 0 spreads nothing.
+fn stagger(args: &PacingArgs, pacing: &Pacing) -> Option<Duration> {
+    let by_default = matches!(pacing, Pacing::Batches { .. }).then_some(STAGGER_DEFAULT);
+    args.stagger
+        .or(by_default)
+        .filter(|spread| !spread.is_zero())
+}
+
 fn pacing(args: &PacingArgs) -> Result<Pacing> {
     let in_flight = args.in_flight.map(|limit| small(limit, "-p")).transpose()?;
     if args.hold {
@@ -92,11 +123,12 @@ fn pacing(args: &PacingArgs) -> Result<Pacing> {
     }
     if let (Some(batch), Some(batches)) = (args.batch, args.batches) {
         let batch = small(batch, "--batch")?;
+        let wait = args.wait.unwrap_or(WAIT_DEFAULT);
         return Ok(Pacing::Batches {
             batch,
-            wait: args.wait,
+            wait,
             batches,
-            in_flight: None,
+            in_flight,
         });
     }
     Ok(match args.rate {
@@ -134,7 +166,7 @@ fn workload(args: &MessageArgs) -> Workload {
         },
         Payload::Amplify => Workload::Amplify {
             size: args.message_size,
-            time_unit: time_unit(args.time_unit),
+            time_unit: time_unit(args.time_unit.unwrap_or(TimeUnit::Us)),
         },
     }
 }
@@ -154,3 +186,9 @@ fn small(value: u64, flag: &str) -> Result<u32> {
 
 /// How long a run sends when nothing says so.
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
+/// Handshakes in flight when nothing says so: below the listen backlog of common servers.
+const CONNECT_CONCURRENCY_DEFAULT: u32 = 128;
+/// Seed 001's: all clients send within 100 ms of each period.
+const STAGGER_DEFAULT: Duration = Duration::from_millis(100);
+/// Seed 001's.
+const WAIT_DEFAULT: Duration = Duration::from_secs(1);
