@@ -192,6 +192,10 @@ impl Histogram {
         for step in stored.iter_recorded() {
             histogram.record_n(step.value_iterated_to(), step.count_at_value());
         }
+        if !histogram.is_empty() {
+            histogram.min_ns = stored.lowest_equivalent(histogram.min_ns);
+        }
+        encoded.check(&stored, &histogram)?;
         histogram.min_ns = encoded.min_ns.unwrap_or(histogram.min_ns);
         histogram.max_ns = encoded.max_ns.unwrap_or(histogram.max_ns);
         if let Some(mean_ns) = encoded.mean_ns {
@@ -250,6 +254,50 @@ struct Encoded {
     base64: String,
 }
 
+impl Encoded {
+    /// Refuses exact figures that the buckets contradict: everything computed from a histogram
+    /// relies on its minimum, mean and maximum being in this order. `stored` are the buckets as
+    /// the file has them, `read` the same values in ours.
+    fn check(&self, stored: &hdrhistogram::Histogram<u64>, read: &Histogram) -> Result<(), String> {
+        if read.is_empty() {
+            let figure = self.min_ns.is_some() || self.max_ns.is_some() || self.mean_ns.is_some();
+            return match figure {
+                true => Err("a histogram without values states a value".to_owned()),
+                false => Ok(()),
+            };
+        }
+        let exact = [
+            ("min_ns", self.min_ns, read.min_ns),
+            ("max_ns", self.max_ns, read.max_ns),
+        ];
+        for (name, stated, bucket) in exact {
+            // A value beyond the range is in the last bucket, whatever its exact size.
+            let within = |ns: u64| stored.equivalent(ns.min(Histogram::VALUE_NS_MAX), bucket);
+            if let Some(ns) = stated.filter(|ns| !within(*ns)) {
+                return Err(format!(
+                    "a histogram states {name} {ns}, but its buckets say {bucket}"
+                ));
+            }
+        }
+        let min_ns = self.min_ns.unwrap_or(read.min_ns);
+        let max_ns = self.max_ns.unwrap_or(read.max_ns);
+        if min_ns > max_ns {
+            return Err(format!(
+                "a histogram states min_ns {min_ns} above max_ns {max_ns}"
+            ));
+        }
+        // A mean is a rounded quotient: it may miss its bounds by the last digits of an f64.
+        let slack_ns = max_ns as f64 * 1e-9 + 1.0;
+        let range = min_ns as f64 - slack_ns..=max_ns as f64 + slack_ns;
+        match self.mean_ns.filter(|mean_ns| !range.contains(mean_ns)) {
+            Some(mean_ns) => Err(format!(
+                "a histogram states mean_ns {mean_ns} outside of {min_ns} to {max_ns}"
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Three digits: every quantile is within 0.1 % of the value recorded.
 const SIGNIFICANT_DIGITS: u8 = 3;
 const ENCODING: &str = "hdr-v2-deflate";
@@ -304,6 +352,51 @@ mod tests {
             let found = of(&values).quantile_ns(share).unwrap() as f64;
             prop_assert!((found - exact).abs() <= exact * 0.001 + 1.0, "{found} for {exact}");
         }
+    }
+
+    #[test]
+    fn exact_figures_that_contradict_the_buckets_are_refused() {
+        let json = serde_json::to_value(of(&[1_000_000, 2_000_000, 3_000_000])).unwrap();
+        let one = serde_json::to_value(of(&[1_000_000])).unwrap();
+        let empty = serde_json::to_value(Histogram::new()).unwrap();
+        let refusals = [
+            (
+                &json,
+                r#"{"min_ns": 9000000, "max_ns": 5}"#,
+                "min_ns 9000000",
+            ),
+            (&json, r#"{"min_ns": 9000000, "max_ns": null}"#, "min_ns"),
+            (&json, r#"{"min_ns": null, "max_ns": 5}"#, "max_ns 5"),
+            (&json, r#"{"mean_ns": 3000500.0}"#, "mean_ns 3000500"),
+            (&json, r#"{"mean_ns": -1.0}"#, "mean_ns -1"),
+            (&one, r#"{"min_ns": 1000001}"#, "above max_ns"),
+            (&empty, r#"{"max_ns": 5}"#, "without values"),
+        ];
+        for (json, change, sentence) in refusals {
+            let error = read_with(json, change).unwrap_err().to_string();
+            assert!(error.contains(sentence), "{change}: {error}");
+        }
+    }
+
+    #[test]
+    fn one_exact_figure_alone_is_enough() {
+        let json = serde_json::to_value(of(&[5_000_001, 5_000_002])).unwrap();
+        for change in [
+            r#"{"min_ns": null, "mean_ns": null}"#,
+            r#"{"max_ns": null, "mean_ns": null}"#,
+        ] {
+            let read = read_with(&json, change).unwrap();
+            assert!(read.min_ns() <= read.max_ns(), "{read:?}");
+            assert!(read.quantile_ns(0.5).is_some());
+        }
+    }
+
+    /// A histogram's JSON with some of its members replaced.
+    fn read_with(json: &serde_json::Value, change: &str) -> serde_json::Result<Histogram> {
+        let mut json = json.clone();
+        let change: serde_json::Map<_, _> = serde_json::from_str(change).unwrap();
+        json.as_object_mut().unwrap().extend(change);
+        serde_json::from_value(json)
     }
 
     #[test]
