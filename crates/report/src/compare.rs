@@ -298,8 +298,18 @@ impl Metric {
     }
 
     fn series(&self, cell: &Cell) -> Vec<f64> {
-        cell.intervals.iter().filter_map(self.sample).collect()
+        let whole = |interval: &&Interval| is_whole(interval, cell.rate.duration_s);
+        let intervals = cell.intervals.iter().filter(whole);
+        intervals.filter_map(self.sample).collect()
     }
+}
+
+/// Whether load was offered for all of an interval of normal length. The last second that was
+/// sent in and those of the drain have values that differ by their own nature; with them in the
+/// series its spread hides any change of the rates.
+fn is_whole(interval: &Interval, duration_s: f64) -> bool {
+    (interval.length_s - 1.0).abs() <= LENGTH_SLACK_S
+        && interval.start_s + interval.length_s <= duration_s + END_SLACK_S
 }
 
 fn response(cell: &Cell) -> Quantiles {
@@ -429,6 +439,11 @@ fn p_text(p: f64) -> String {
 /// cell, 0.05 would call one in most comparisons.
 const SIGNIFICANCE: f64 = 0.001;
 
+/// How far an interval may be from a second: a worker closes one when it gets to it.
+const LENGTH_SLACK_S: f64 = 0.1;
+/// How far the last whole interval may reach beyond the end of the sending.
+const END_SLACK_S: f64 = 0.01;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -471,6 +486,45 @@ mod tests {
         let back = compare(&slow, Some(&fast));
         assert!(!find(&back, "response p50").is_regression());
         assert!(back.text(Style::default()).contains("better"));
+    }
+
+    /// Ten and a half seconds of about `per_s` messages a second, then a drain of two.
+    fn steady(per_s: f64) -> Run {
+        let mut cell = sample::cell(100, 1.0, 13, 10);
+        cell.rate.duration_s = 10.5;
+        cell.rate.sent_per_s = per_s;
+        cell.rate.received_per_s = per_s;
+        for (second, interval) in cell.intervals.iter_mut().enumerate() {
+            let share = [1.0, 0.5, 0.0][second.saturating_sub(9).min(2)];
+            let wobble = 1.0 + [0.01, -0.02, 0.015, -0.005][second % 4];
+            interval.sent = (per_s * wobble * share) as u64;
+            interval.received = interval.sent;
+        }
+        cell.intervals[12].length_s = 0.3;
+        Run {
+            content: Content::Load(Box::new(cell)),
+            ..Run::default()
+        }
+    }
+
+    #[test]
+    fn a_fifth_less_throughput_over_ten_seconds_is_seen() {
+        let comparison = compare(&steady(1000.0), Some(&steady(800.0)));
+        for metric in ["sent", "received"] {
+            let change = find(&comparison, metric);
+            assert!(change.is_regression(), "{change:?}");
+        }
+        let same = compare(&steady(1000.0), Some(&steady(1000.0)));
+        assert!(!find(&same, "sent").is_significant());
+    }
+
+    #[test]
+    fn only_whole_intervals_of_the_sending_phase_are_samples() {
+        let run = steady(1000.0);
+        for metric in &METRICS {
+            let values = metric.series(&run.cells()[0]).len();
+            assert!(values == 0 || values == 10, "{}: {values}", metric.name);
+        }
     }
 
     #[test]
