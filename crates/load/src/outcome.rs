@@ -75,7 +75,7 @@ fn ending(plan: &Plan, records: &Records) -> Ending {
         ));
     }
     if records.stalled {
-        let silence_s = plan.drain_ns as f64 / 1e9;
+        let silence_s = plan.slot_patience_ns() as f64 / 1e9;
         return Ending::Died(format!(
             "no reply came for {silence_s:.0} s, so sending was given up"
         ));

@@ -159,6 +159,12 @@ impl Plan {
         }
     }
 
+    /// How long a message may be unanswered before it gives its slot back, and how long a counted
+    /// closed loop goes on without any reply.
+    pub(crate) fn slot_patience_ns(&self) -> u64 {
+        self.drain_ns.max(SLOT_PATIENCE_NS)
+    }
+
     /// True when only a number of messages ends the run.
     pub(crate) fn is_counted(&self) -> bool {
         matches!(self.scenario.stop, Stop::Messages(_))
@@ -223,6 +229,8 @@ fn session_limits(scenario: &Scenario) -> SessionLimits {
     }
 }
 
+/// Shortest time after which an unanswered message gives its slot back.
+const SLOT_PATIENCE_NS: u64 = 10_000_000_000;
 /// Largest reply: the largest message with room for the fields a server adds.
 const REPLY_BYTES_MAX: usize = 17 * 1024 * 1024;
 /// Bytes that wait in one connection before its messages wait in the schedule instead, where they

@@ -19,6 +19,7 @@ use crate::client::{Client, State};
 use crate::cpu::ThreadCpu;
 use crate::desk::Desk;
 use crate::plan::Plan;
+use crate::scenario::Reconnect;
 use crate::schedule::NEVER;
 use crate::tally::Tally;
 
@@ -299,8 +300,7 @@ impl<D: Driver> Worker<D> {
         if self.stage != Stage::Sending {
             return;
         }
-        let patience_ns = self.plan.drain_ns.max(SLOT_PATIENCE_NS);
-        let before_ns = self.now_ns.saturating_sub(patience_ns);
+        let before_ns = self.now_ns.saturating_sub(self.plan.slot_patience_ns());
         let mut expired = false;
         for (index, client) in self.clients.iter_mut().enumerate() {
             for _ in 0..client.track.ledger.expire(before_ns) {
@@ -309,11 +309,19 @@ impl<D: Driver> Worker<D> {
                     .free_slot(&self.plan, index as u32, &mut client.track, self.now_ns);
             }
         }
-        // A counted closed loop would go on for ever against a server that is silent.
-        self.stalled |= expired
+        // A counted closed loop would go on for ever against a server that is silent or gone.
+        let progress_ns = self.desk.last_reply_ns.max(self.start_ns());
+        self.stalled |= (expired || self.is_waiting_for_connections())
             && self.plan.is_closed()
             && self.plan.is_counted()
-            && self.desk.last_reply_ns < before_ns;
+            && progress_ns < before_ns;
+    }
+
+    /// True when nothing can be sent before a connection that is made again comes up.
+    fn is_waiting_for_connections(&self) -> bool {
+        self.plan.scenario.reconnect != Reconnect::Never
+            && self.next_connect == self.clients.len()
+            && (self.up == 0 || self.desk.is_budget_spent())
     }
 
     /// Goes on to the next stage when this one is over.
@@ -504,8 +512,6 @@ impl<D: Driver> Worker<D> {
 /// Half of what a scheduler's slice usually is, so that a lost slice is seen.
 const BEAT_NS: u64 = 5_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
-/// Shortest time after which an unanswered message gives its slot back.
-const SLOT_PATIENCE_NS: u64 = 10 * SECOND_NS;
 /// How long replies are awaited after a stop from outside.
 const STOP_PATIENCE_NS: u64 = SECOND_NS;
 /// How long connections are made again before the run starts without them.

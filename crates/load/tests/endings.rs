@@ -88,6 +88,35 @@ fn a_lost_connection_is_made_again_and_its_messages_are_lost() {
 }
 
 #[test]
+fn a_counted_loop_gives_a_server_up_that_does_not_come_back() {
+    let peer = Peer::start(Fault::DieAfter(300));
+    let begun = Instant::now();
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    let mut on_progress = |_: &moonwire_load::Progress| {
+        // A hang is a failure and not a hang of the tests.
+        flag.fetch_or(begun.elapsed() > Duration::from_secs(30), Ordering::AcqRel);
+    };
+    let scenario = Scenario::new(Settings {
+        pacing: closed(2),
+        stop: Stop::Messages(100_000),
+        reconnect: Reconnect::After(Duration::from_millis(50)),
+        ..peer.settings()
+    })
+    .unwrap();
+    let mut control = Control {
+        stop,
+        on_progress: Some(&mut on_progress),
+    };
+    let outcome = run(&scenario, &mut control).unwrap();
+    let Ending::Died(sentence) = &outcome.ending else {
+        panic!("{:?}", outcome.ending);
+    };
+    assert!(sentence.contains("no reply came for 10 s"), "{sentence}");
+    assert_eq!(outcome.verdict(), Verdict::Invalid);
+}
+
+#[test]
 fn a_stop_from_outside_closes_and_gives_a_result() {
     let peer = Peer::start(Fault::None);
     let settings = Settings {
