@@ -203,7 +203,10 @@ impl Session {
                 driver.resume_receive(self.socket);
             }
         } else if self.write_queue_bytes() > self.limits.write_queue_pause_bytes {
+            // What it did before says nothing about whether it takes what waits for it now.
             self.is_paused = true;
+            self.is_pinged = false;
+            self.heard = driver.now();
             driver.pause_receive(self.socket);
         }
     }

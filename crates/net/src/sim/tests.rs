@@ -243,6 +243,35 @@ fn a_peer_that_does_not_answer_a_ping_has_failed() {
 }
 
 #[test]
+fn a_quiet_reader_is_given_all_its_time_to_take_what_waits_for_it() {
+    let mut pair = Pair::new(1, SimConditions::default());
+    pair.server.limits = Arc::new(SessionLimits {
+        idle_timeout: Some(Duration::from_secs(10)),
+        write_queue_pause_bytes: 100_000,
+        ..SessionLimits::default()
+    });
+    let (client, server) = pair.connected();
+    let quiet = pair.network.now() + Duration::from_millis(9_900);
+    let mut waker = pair.network.driver();
+    pair.run_until(|pair| {
+        crate::Driver::wait(&mut waker, Some(quiet)).unwrap();
+        pair.network.now() >= quiet
+    });
+    // It says nothing and is slow for a moment just before its silence counts.
+    crate::Driver::pause_receive(&mut pair.client.driver, client);
+    let session = pair.server.session(server);
+    session.send(Opcode::Binary, &[7; 200_000]).unwrap();
+    let slow = pair.network.now() + Duration::from_secs(3);
+    pair.run_until(|pair| {
+        crate::Driver::wait(&mut waker, Some(slow)).unwrap();
+        pair.network.now() >= slow
+    });
+    crate::Driver::resume_receive(&mut pair.client.driver, client);
+    assert!(pair.run_until(|pair| !pair.client.messages(client).is_empty()));
+    assert!(pair.server.session(server).is_open());
+}
+
+#[test]
 fn a_handshake_that_trickles_is_cut_off_at_an_absolute_time() {
     let mut pair = Pair::new(1, SimConditions::default());
     let mut trickle = pair.network.driver();
