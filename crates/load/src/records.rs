@@ -153,6 +153,17 @@ impl Records {
         } else {
             self.totals.merge(&last.tally);
         }
+        self.drop_empty_end();
+    }
+
+    /// Drops the seconds after the end of sending in which nothing happened or was awaited.
+    fn drop_empty_end(&mut self) {
+        let end_s = self.sending_end_ns.saturating_sub(self.start_ns) as f64 / 1e9;
+        let is_empty = |interval: &mut Interval| {
+            let happened = interval.sent + interval.received + interval.errors;
+            interval.start_s >= end_s && happened + interval.in_flight == 0
+        };
+        while self.intervals.pop_if(is_empty).is_some() {}
     }
 
     /// Workers that have finished.
@@ -268,6 +279,25 @@ mod tests {
             (interval.start_s, interval.length_s)
         };
         assert_eq!((at(0), at(1)), ((0.0, 1.0), (1.0, 3.0)));
+    }
+
+    #[test]
+    fn a_run_has_no_empty_seconds_after_its_end() {
+        let mut records = Records::new(1, 0);
+        records.start_ns = 1;
+        for (index, sent) in [0, 5, 0, 0].into_iter().enumerate() {
+            records.take_snapshot(0, index as u64, tally(sent), 0, None);
+        }
+        records.take_finish(
+            0,
+            Finish {
+                sending_end_ns: 1_500_000_000,
+                ..finish(0, None)
+            },
+        );
+        records.finish(4_000_000_000);
+        let sent: Vec<u64> = records.intervals.iter().map(|i| i.sent).collect();
+        assert_eq!(sent, [0, 5]);
     }
 
     #[test]

@@ -252,6 +252,8 @@ impl<D: Driver> Worker<D> {
         moment_ns = moment_ns.min(self.next_connect_ns());
         match self.stage {
             Stage::Sending => moment_ns.min(self.desk.next_due_ns()).min(self.end_ns()),
+            // Nothing more comes that would wake it.
+            Stage::Draining if self.is_settled() => self.now_ns,
             Stage::Draining => moment_ns.min(self.desk.next_held_ns()),
             Stage::Waiting | Stage::Closing | Stage::Done => moment_ns,
         }
@@ -446,6 +448,8 @@ impl<D: Driver> Worker<D> {
                 self.flush(index as u32);
             }
         }
+        // Without any socket there is nothing to wait for.
+        self.advance_closing();
     }
 
     fn advance_closing(&mut self) {

@@ -117,6 +117,19 @@ fn a_counted_loop_gives_a_server_up_that_does_not_come_back() {
 }
 
 #[test]
+fn a_run_is_over_with_its_last_reply() {
+    let peer = Peer::start(Fault::None);
+    let outcome = peer.load(|settings| {
+        settings.pacing = closed(1);
+        settings.stop = Stop::Messages(10);
+    });
+    let [interval] = &outcome.cell.intervals[..] else {
+        panic!("{:?}", outcome.cell.intervals);
+    };
+    assert!(interval.length_s < 0.9, "{interval:?}");
+}
+
+#[test]
 fn a_stop_from_outside_closes_and_gives_a_result() {
     let peer = Peer::start(Fault::None);
     let settings = Settings {
