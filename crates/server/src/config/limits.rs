@@ -83,7 +83,9 @@ fn queue_policy(text: &Text<'_>, table: &LimitsTable) -> Result<QueuePolicy, Con
 }
 
 /// The write queue holds at least one largest message and its frame header, so that a service may
-/// always answer with what it may be sent; without a value it holds little more.
+/// always answer with what it may be sent. Without a value it holds four of them: what one callback
+/// sends is queued before the client has a chance to read, and answering with several times what
+/// came is common. The largest service decides, as the bound is one for all.
 pub(super) fn fit_write_queue(
     text: &Text<'_>,
     table: &LimitsTable,
@@ -96,7 +98,10 @@ pub(super) fn fit_write_queue(
         .max()
         .unwrap_or(0);
     match &table.write_queue_bytes_max {
-        None => limits.write_queue_bytes_max = largest + QUEUE_HEADROOM_BYTES,
+        None => {
+            let replies = REPLIES_EXPECTED * (largest + FRAME_HEADER_BYTES_MAX);
+            limits.write_queue_bytes_max = replies.max(largest + QUEUE_HEADROOM_BYTES);
+        }
         Some(value) if *value.get_ref() < largest + FRAME_HEADER_BYTES_MAX => {
             return Err(text.error(
                 value.span(),
@@ -147,7 +152,10 @@ const MIB: usize = 1024 * 1024;
 /// No buffer or queue is larger than this.
 pub(super) const GIB: usize = 1024 * MIB;
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
-/// RFC 6455, 5.2: a server's frame header is at most 10 bytes.
-const FRAME_HEADER_BYTES_MAX: usize = 10;
-/// Room beside one largest message for what was queued before it.
-const QUEUE_HEADROOM_BYTES: usize = 64 * 1024;
+/// RFC 6455, 5.2: the longest frame header, for which each message of a queue is counted.
+const FRAME_HEADER_BYTES_MAX: usize = 14;
+/// Room beside one largest message for what was queued before it: the answers to a full read of
+/// small messages, several times over.
+const QUEUE_HEADROOM_BYTES: usize = MIB;
+/// Messages of the largest size that the write queue holds by default.
+const REPLIES_EXPECTED: usize = 4;

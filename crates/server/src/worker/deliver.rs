@@ -24,8 +24,13 @@ impl<D: Driver> Worker<D> {
             return;
         };
         if let Some(SessionEvent::Failed(error)) = tell(&mut connection.session, now) {
-            self.desk
-                .depart(socket, Some(&error), &mut self.scripts, &mut self.effects);
+            self.desk.depart(
+                socket,
+                Some(&error),
+                &mut self.scripts,
+                &mut self.effects,
+                &mut self.driver,
+            );
         }
         self.desk.mark_dirty(socket);
     }
@@ -44,7 +49,7 @@ impl<D: Driver> Worker<D> {
         if let Some(connection) = desk.connections.of_socket(socket) {
             match connection.session.open(&mut buffer, plaintext) {
                 Ok(input) => desk.read(socket, input, scripts, effects, driver, now),
-                Err(error) => desk.depart(socket, Some(&error), scripts, effects),
+                Err(error) => desk.depart(socket, Some(&error), scripts, effects, driver),
             }
             desk.mark_dirty(socket);
         }
@@ -102,15 +107,17 @@ impl Desk {
                     service.messages_in.add(1);
                     service.bytes_in.add(payload.len() as u64);
                     let reaction = scripts.message(place, handler, opcode, payload, effects);
-                    self.apply(place, effects);
+                    self.apply(place, effects, driver);
                     self.react(place, handler, reaction);
                 }
                 SessionEvent::Request(request) => {
                     let asked = Asked::new(request, &self.shared);
                     self.answer(socket, asked, scripts, driver);
                 }
-                SessionEvent::Closed { .. } => self.depart(socket, None, scripts, effects),
-                SessionEvent::Failed(error) => self.depart(socket, Some(&error), scripts, effects),
+                SessionEvent::Closed { .. } => self.depart(socket, None, scripts, effects, driver),
+                SessionEvent::Failed(error) => {
+                    self.depart(socket, Some(&error), scripts, effects, driver)
+                }
                 // A pong is sent by the session itself; upgrades and refusals are for clients.
                 SessionEvent::Ping(_)
                 | SessionEvent::Pong(_)
@@ -121,7 +128,7 @@ impl Desk {
     }
 
     /// Does what a callback of the instance at `place` wants done.
-    pub(super) fn apply(&mut self, place: Place, effects: &Effects) {
+    pub(super) fn apply(&mut self, place: Place, effects: &Effects, driver: &mut impl Driver) {
         for effect in effects.iter() {
             match effect {
                 Effect::Send {
@@ -129,7 +136,7 @@ impl Desk {
                     opcode,
                     payload,
                 } => {
-                    self.send(place, handler, opcode, payload);
+                    self.send(place, handler, opcode, payload, driver);
                 }
                 Effect::Close {
                     handler,
@@ -155,12 +162,27 @@ impl Desk {
         }
     }
 
-    fn send(&mut self, place: Place, handler: Handler, opcode: Opcode, payload: &[u8]) {
+    /// Queues a message. A full queue is written first: only what the socket does not take is
+    /// the doing of a client that reads too slowly, the rest just waited for the end of the turn.
+    fn send(
+        &mut self,
+        place: Place,
+        handler: Handler,
+        opcode: Opcode,
+        payload: &[u8],
+        driver: &mut impl Driver,
+    ) {
         let Some(connection) = self.connections.of_handler(handler, place) else {
             return self.failed(place, Failure::DeadHandler);
         };
         let socket = connection.socket;
-        match connection.session.send(opcode, payload) {
+        let mut sent = connection.session.send(opcode, payload);
+        if matches!(sent, Err(SendError::QueueFull)) {
+            // An open session stays open here; a failed write is a completion of a later turn.
+            let _ = connection.session.flush(driver);
+            sent = connection.session.send(opcode, payload);
+        }
+        match sent {
             Ok(()) => {
                 let service = &self.stats.services[usize::from(place.service)];
                 service.messages_out.add(1);

@@ -63,6 +63,7 @@ impl Desk {
         error: Option<&SessionError>,
         scripts: &mut Scripts,
         effects: &mut Effects,
+        driver: &mut impl Driver,
     ) {
         let Some(connection) = self.connections.of_socket(socket) else {
             return;
@@ -91,7 +92,7 @@ impl Desk {
                 if !scripts.disconnect(place, handler, effects) {
                     self.failed(place, Failure::LuaError);
                 }
-                self.apply(place, effects);
+                self.apply(place, effects, driver);
             }
         }
     }
@@ -118,8 +119,13 @@ impl Connection {
 impl<D: Driver> Worker<D> {
     /// The session is over and its socket is closed.
     pub(super) fn finished(&mut self, socket: SocketId) {
-        self.desk
-            .depart(socket, None, &mut self.scripts, &mut self.effects);
+        self.desk.depart(
+            socket,
+            None,
+            &mut self.scripts,
+            &mut self.effects,
+            &mut self.driver,
+        );
         self.desk.forget(socket);
     }
 
@@ -158,8 +164,13 @@ impl<D: Driver> Worker<D> {
     pub(super) fn cut(&mut self) {
         for socket in self.desk.connections.sockets() {
             let timeout = SessionError::CloseTimeout;
-            self.desk
-                .depart(socket, Some(&timeout), &mut self.scripts, &mut self.effects);
+            self.desk.depart(
+                socket,
+                Some(&timeout),
+                &mut self.scripts,
+                &mut self.effects,
+                &mut self.driver,
+            );
             self.driver.abort(socket);
             self.desk.forget(socket);
         }

@@ -215,6 +215,58 @@ fn instances_share_no_clients() {
     );
 }
 
+/// All echoes of a pipeline are owed in one turn; a queue that is full only because nothing was
+/// written yet is no fault of the client.
+#[test]
+fn a_pipeline_beyond_the_write_queue_is_answered_whole() {
+    let server = Folder::new(
+        "[server]\nworkers = 1\n[limits]\nmessage_bytes_max = 1024\n\
+         write_queue_bytes_max = 2048\n[services.echo]\ntarget = '/echo'\n",
+    )
+    .start();
+    let mut client = server.connect("/echo");
+    let message = frame(BINARY, &[7; 1000]);
+    client.write(&message.repeat(40));
+    for _ in 0..40 {
+        let reply = client.receive();
+        assert_eq!((reply.opcode, reply.payload.len()), (BINARY, 1000));
+    }
+    client.close();
+}
+
+/// By default a callback may answer a largest message with four of its size.
+#[test]
+fn four_largest_replies_fit_the_write_queue() {
+    const SIZE: usize = 8 << 20;
+    let server = Folder::new(&format!(
+        "[server]\nworkers = 1\n[limits]\nmessage_bytes_max = {SIZE}\n\
+         [services.fourfold]\ntarget = '/fourfold'\n"
+    ))
+    .app("fourfold", FOURFOLD)
+    .start();
+    let mut client = server.connect("/fourfold");
+    client.send(BINARY, &vec![7; SIZE]);
+    for _ in 0..4 {
+        let reply = client.receive();
+        assert_eq!((reply.opcode, reply.payload.len()), (BINARY, SIZE));
+    }
+    client.close();
+}
+
+const FOURFOLD: &str = "
+local fourfold = {}
+function fourfold.onStart() end
+function fourfold.onShutdown() end
+function fourfold.onDisconnect(handler) end
+function fourfold.onMessage(handler, opcode, message)
+  for _ = 1, 4 do
+    if not ws:send(handler, opcode, message) then return false end
+  end
+  return true
+end
+return fourfold
+";
+
 const MOODY: &str = "
 local moody = {}
 function moody.onStart() end
