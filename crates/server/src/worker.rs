@@ -126,12 +126,13 @@ impl<D: Driver> Worker<D> {
             };
             self.handle(Event::Deadline(socket));
         }
+        // Before anybody is cut, everybody is told: that a server goes away takes no time to write.
+        self.flush();
         if let Phase::Draining { until } = self.phase
             && (now >= until || self.desk.connections.len() == 0)
         {
             self.handle(Event::DrainTimeout);
         }
-        self.flush();
         Ok(())
     }
 

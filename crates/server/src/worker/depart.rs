@@ -160,9 +160,13 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Cuts who is still there, and is done.
+    /// Cuts who is still there, and is done. Who has been sent everything is closed: a reset could
+    /// take the close frame away before it is read.
     pub(super) fn cut(&mut self) {
         for socket in self.desk.connections.sockets() {
+            let connection = self.desk.connections.of_socket(socket);
+            let is_told =
+                connection.is_some_and(|connection| connection.session.write_queue_bytes() == 0);
             let timeout = SessionError::CloseTimeout;
             self.desk.depart(
                 socket,
@@ -171,7 +175,11 @@ impl<D: Driver> Worker<D> {
                 &mut self.effects,
                 &mut self.driver,
             );
-            self.driver.abort(socket);
+            if is_told {
+                self.driver.close(socket);
+            } else {
+                self.driver.abort(socket);
+            }
             self.desk.forget(socket);
         }
         self.phase = Phase::Done;

@@ -111,6 +111,21 @@ fn a_stopping_server_cuts_who_does_not_go() {
 }
 
 #[test]
+fn a_server_that_does_not_wait_says_1001_all_the_same() {
+    let server =
+        Folder::new("[limits]\ndrain_timeout_ms = 0\n[services.echo]\ntarget = '/echo'\n").start();
+    let mut clients: Vec<_> = (0..20).map(|_| server.connect("/echo")).collect();
+    for client in &mut clients {
+        assert_eq!(client.ask("hello").text(), "hello");
+    }
+    server.stop();
+    for client in &mut clients {
+        assert_eq!(client.receive().code(), 1001);
+        assert!(client.is_ended(), "not reset");
+    }
+}
+
+#[test]
 fn a_silent_peer_is_pinged_and_given_up() {
     let server = Folder::new(
         "[limits]\nidle_timeout_ms = 50\npong_timeout_ms = 50\n[services.echo]\ntarget = '/echo'\n",
