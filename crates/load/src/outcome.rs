@@ -30,6 +30,7 @@ pub(crate) fn outcome(plan: &Plan, records: &Records) -> Outcome {
         online: records.online,
         sends: plan.scenario.pacing != Pacing::Hold,
         unsent_waiting: records.unsent_waiting,
+        unsent_down: records.unsent_down,
         unsent_ready: records.unsent_ready,
         lost,
         workers: &records.cpu,

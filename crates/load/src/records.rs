@@ -18,6 +18,7 @@ pub(crate) struct Records {
     /// Each worker's CPU over its sending phase.
     pub(crate) cpu: Vec<(ThreadCpu, u64)>,
     pub(crate) unsent_waiting: u64,
+    pub(crate) unsent_down: u64,
     pub(crate) unsent_ready: u64,
     pub(crate) born_ns: u64,
     /// When sending started; 0 if it never did.
@@ -63,6 +64,7 @@ impl Records {
             windows: (0, 0),
             cpu: Vec::new(),
             unsent_waiting: 0,
+            unsent_down: 0,
             unsent_ready: 0,
             born_ns,
             start_ns: 0,
@@ -124,6 +126,7 @@ impl Records {
         self.reported[worker as usize] = u64::MAX;
         self.cpu.extend(finish.cpu);
         self.unsent_waiting += finish.unsent_waiting;
+        self.unsent_down += finish.unsent_down;
         self.unsent_ready += finish.unsent_ready;
         self.sending_end_ns = self.sending_end_ns.max(finish.sending_end_ns);
         self.last_sent_ns = self.last_sent_ns.max(finish.last_sent_ns);
@@ -236,6 +239,7 @@ mod tests {
             tally: tally(sent),
             cpu: None,
             unsent_waiting: 0,
+            unsent_down: 0,
             unsent_ready: 0,
             sending_end_ns: 0,
             last_sent_ns: 0,

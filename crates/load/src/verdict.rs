@@ -5,6 +5,7 @@
 //! | p99 of the send lag, and of the heartbeat's lateness, over its budget | above 1 | above 2 |
 //! | messages due that the generator did not send though it could | | above 1 % |
 //! | messages due that waited for the peer to the end | above 1 % | |
+//! | those among them whose connection was not up | | above half |
 //! | a worker thread was busy | above 95 % of the time | |
 //! | a worker thread waited for a CPU | above 10 % | above 25 %, or longer than it ran |
 //! | CPU time taken by other guests of the host | above 50 % | |
@@ -35,6 +36,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) sends: bool,
     /// Messages due and never sent, because their connection had no slot or was down.
     pub(crate) unsent_waiting: u64,
+    /// Those among them whose connection was down.
+    pub(crate) unsent_down: u64,
     /// Messages due and never sent though nothing was in their way.
     pub(crate) unsent_ready: u64,
     /// Replies that never came.
@@ -125,7 +128,12 @@ fn weigh_rate(evidence: &Evidence<'_>, assessment: &mut Assessment) {
              the end (for a slot, for room in the socket, or for their connection)",
             evidence.unsent_waiting
         );
-        assessment.add(Verdict::Suspect, sentence);
+        let verdict = if share(evidence.unsent_down) > DOWN_SHARE {
+            Verdict::Invalid
+        } else {
+            Verdict::Suspect
+        };
+        assessment.add(verdict, sentence);
     }
 }
 
@@ -274,6 +282,8 @@ const LAG_BUDGET_MIN_NS: u64 = 1_000_000;
 const LAG_INVALID: u64 = 2;
 /// The send rate counts as reached at 99 %.
 const UNSENT_SHARE: f64 = 0.01;
+/// With more of the messages on connections that are not there, the load is not what was asked for.
+const DOWN_SHARE: f64 = 0.5;
 const BUSY_SUSPECT: f64 = 0.95;
 const WAIT_SUSPECT: f64 = 0.10;
 const WAIT_INVALID: f64 = 0.25;
@@ -308,6 +318,7 @@ mod tests {
             online: 10,
             sends: true,
             unsent_waiting: 0,
+            unsent_down: 0,
             unsent_ready: 0,
             lost: 0,
             workers: &[],
@@ -355,6 +366,11 @@ mod tests {
             ..evidence(&totals)
         };
         assert_eq!(verdict(&starved_by_server), Verdict::Suspect);
+        let without_connections = Evidence {
+            unsent_down: 5000,
+            ..starved_by_server
+        };
+        assert_eq!(verdict(&without_connections), Verdict::Invalid);
         let starved_by_itself = Evidence {
             unsent_ready: 11,
             ..evidence(&totals)

@@ -66,6 +66,8 @@ pub(crate) struct Finish {
     pub(crate) cpu: Option<(ThreadCpu, u64)>,
     /// Messages due and never sent, because of the peer.
     pub(crate) unsent_waiting: u64,
+    /// Those among them whose connection was not up.
+    pub(crate) unsent_down: u64,
     /// Messages due and never sent, though nothing was in their way.
     pub(crate) unsent_ready: u64,
     /// When sending ended; 0 if it never began.
@@ -138,6 +140,7 @@ pub(crate) struct Worker<D> {
     /// When the present stage ends at the latest.
     stage_end_ns: u64,
     unsent_waiting: u64,
+    unsent_down: u64,
     unsent_ready: u64,
     /// 0 until sending has ended.
     sending_end_ns: u64,
@@ -197,6 +200,7 @@ impl<D: Driver> Worker<D> {
             cpu: None,
             stage_end_ns: NEVER,
             unsent_waiting: 0,
+            unsent_down: 0,
             unsent_ready: 0,
             sending_end_ns: 0,
             died_ns: None,
@@ -229,6 +233,7 @@ impl<D: Driver> Worker<D> {
             tally: std::mem::take(&mut self.desk.tally),
             cpu: self.cpu,
             unsent_waiting: self.unsent_waiting,
+            unsent_down: self.unsent_down,
             unsent_ready: self.unsent_ready,
             sending_end_ns: self.sending_end_ns,
             last_sent_ns: self.desk.last_sent_ns,
@@ -420,20 +425,24 @@ impl<D: Driver> Worker<D> {
             // What a closed loop did not come to, because its peer did not answer.
             self.unsent_waiting += self.desk.budget();
         }
+        let schedule = &self.plan.schedule;
         for client in &self.clients {
-            let Some(cursor) = &client.track.cursor else {
-                continue;
+            let Client { number, track, .. } = client;
+            let due = match &track.cursor {
+                Some(cursor) => schedule.due_before(*number, cursor, elapsed_ns),
+                // It never came up, and its messages were due nevertheless.
+                None if self.plan.is_closed() && self.plan.is_counted() => {
+                    schedule.join(*number, 0).left()
+                }
+                None => schedule.due_before(*number, &schedule.join(*number, 0), elapsed_ns),
             };
-            let due = self
-                .plan
-                .schedule
-                .due_before(client.number, cursor, elapsed_ns);
-            let ready = client.state == State::Up && !client.track.blocked;
-            *if ready {
-                &mut self.unsent_ready
+            let is_up = client.state == State::Up;
+            if is_up && !track.blocked {
+                self.unsent_ready += due;
             } else {
-                &mut self.unsent_waiting
-            } += due;
+                self.unsent_waiting += due;
+                self.unsent_down += if is_up { 0 } else { due };
+            }
         }
     }
 

@@ -130,6 +130,21 @@ fn a_run_is_over_with_its_last_reply() {
 }
 
 #[test]
+fn messages_of_connections_that_never_came_up_are_unsent() {
+    for pacing in [open(1000.0, None), closed(1)] {
+        let peer = Peer::start(Fault::RefuseAfter(2));
+        let outcome = peer.load(|settings| settings.pacing = pacing);
+        let messages = outcome.cell.messages;
+        assert_eq!(outcome.cell.connects.failed, 8);
+        assert_eq!(messages.sent, 200);
+        assert!((790..=800).contains(&messages.unsent), "{messages:?}");
+        assert_eq!(outcome.verdict(), Verdict::Invalid);
+        let reasons = outcome.cell.assessment.reasons().join(" ");
+        assert!(reasons.contains("send rate was not reached"), "{reasons}");
+    }
+}
+
+#[test]
 fn a_stop_from_outside_closes_and_gives_a_result() {
     let peer = Peer::start(Fault::None);
     let settings = Settings {

@@ -42,6 +42,8 @@ pub(crate) enum Fault {
     DieAfter(u64),
     /// The first connection only is cut off after so many messages.
     CutFirstAfter(u64),
+    /// Connections after so many are refused.
+    RefuseAfter(u64),
     /// Seed 001: each message is answered so often, in milliseconds if true.
     Amplify(u16, bool),
 }
@@ -57,6 +59,7 @@ struct State {
     fault: Fault,
     received: AtomicU64,
     connections: AtomicU64,
+    accepted: AtomicU64,
     spoilt: Arc<AtomicU64>,
     dead: AtomicBool,
 }
@@ -69,6 +72,7 @@ impl Peer {
             fault,
             received: AtomicU64::new(0),
             connections: AtomicU64::new(0),
+            accepted: AtomicU64::new(0),
             spoilt: Arc::clone(&spoilt),
             dead: AtomicBool::new(false),
         });
@@ -159,6 +163,10 @@ async fn serve(listener: TcpListener, state: Arc<State>) {
             return;
         };
         stream.set_nodelay(true).unwrap();
+        let number = state.accepted.fetch_add(1, Ordering::SeqCst);
+        if matches!(state.fault, Fault::RefuseAfter(count) if number >= count) {
+            continue;
+        }
         let state = Arc::clone(&state);
         tokio::spawn(async move { drop(talk(stream, state).await) });
     }
