@@ -371,11 +371,14 @@ impl<D: Driver> Worker<D> {
     fn settle(&mut self) {
         let waited_ns = self.now_ns.saturating_sub(self.progress_ns);
         let pending = self.alive - self.up;
-        if !self.settled && (pending == 0 || self.is_retrying_in_vain(waited_ns)) {
-            self.settled = true;
-            let _ = self.reports.send(Report::Settled {
-                online: self.up as u64,
-            });
+        if pending == 0 || self.is_retrying_in_vain(waited_ns) {
+            self.report_settled(self.up as u64);
+        }
+    }
+
+    fn report_settled(&mut self, online: u64) {
+        if !std::mem::replace(&mut self.settled, true) {
+            let _ = self.reports.send(Report::Settled { online });
         }
     }
 
@@ -402,6 +405,9 @@ impl<D: Driver> Worker<D> {
     }
 
     fn leave_sending(&mut self, patience_ns: u64) {
+        // Without a barrier, sending may be over before every connection was tried.
+        let were_up = self.clients.iter().filter(|client| client.track.was_up);
+        self.report_settled(were_up.count() as u64);
         self.count_unsent();
         self.sending_end_ns = self.now_ns;
         let last_ns = self.desk.last_sent_ns.max(self.start_ns());

@@ -145,6 +145,24 @@ fn messages_of_connections_that_never_came_up_are_unsent() {
 }
 
 #[test]
+fn connections_that_come_up_while_others_are_tried_were_up() {
+    let peer = Peer::start(Fault::None);
+    let outcome = peer.load(|settings| {
+        settings.barrier = false;
+        settings.connections = 10;
+        settings.connect_rate = Some(4.0);
+        settings.threads = 1;
+        settings.pacing = open(1000.0, None);
+        settings.stop = Stop::After(Duration::from_millis(900));
+    });
+    let ok = outcome.cell.connects.ok;
+    assert!((1..10).contains(&ok), "{ok}");
+    let reasons = outcome.cell.assessment.reasons().join(" ");
+    let expected = format!("{} of 10 connections were not up", 10 - ok);
+    assert!(reasons.contains(&expected), "{reasons}");
+}
+
+#[test]
 fn a_stop_from_outside_closes_and_gives_a_result() {
     let peer = Peer::start(Fault::None);
     let settings = Settings {
