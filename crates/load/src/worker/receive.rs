@@ -26,10 +26,16 @@ enum Consequence {
 impl<D: Driver> Worker<D> {
     /// Takes completions, a bounded number per turn: those left are stamped in the next one.
     pub(super) fn receive_turn(&mut self) {
+        let mut freshness = Freshness::default();
         for _ in 0..COMPLETIONS_PER_TURN {
             let Some(completion) = self.driver.next() else {
                 return;
             };
+            if let Completion::Received { buffer, .. } = &completion
+                && freshness.is_used_up(buffer.len())
+            {
+                self.now_ns = self.driver.now().as_nanos();
+            }
             let now = Time::from_nanos(self.now_ns);
             match completion {
                 Completion::Received { socket, buffer } => self.received(socket, buffer),
@@ -188,6 +194,26 @@ impl<D: Driver> Worker<D> {
     }
 }
 
+/// How much was received since the clock was read. The driver reads a socket when it is asked for
+/// the completion, so that what it gives late in a turn may have come long after its beginning.
+#[derive(Debug, Default)]
+struct Freshness {
+    buffers: usize,
+    /// The buffer before was large, and took long to be read and checked.
+    was_large: bool,
+}
+
+impl Freshness {
+    /// Notes a buffer; true when the clock is to be read again for it.
+    fn is_used_up(&mut self, bytes: usize) -> bool {
+        let is_large = bytes > LARGE_BYTES;
+        let used_up = self.buffers == BUFFERS_PER_STAMP || self.was_large || is_large;
+        self.buffers = if used_up { 1 } else { self.buffers + 1 };
+        self.was_large = is_large;
+        used_up
+    }
+}
+
 /// What an event means, other than a message.
 fn consequence(event: SessionEvent<'_>) -> Option<Consequence> {
     let (code, error) = match event {
@@ -214,9 +240,37 @@ fn consequence(event: SessionEvent<'_>) -> Option<Consequence> {
     Some(Consequence::Ended { code, error })
 }
 
-/// About 3 us each, so that a stamp is at most some 200 us old when the last of them is read.
+/// About 3 us each, so that what is due waits some 200 us at most.
 const COMPLETIONS_PER_TURN: usize = 64;
+/// Small buffers that share a stamp, which is at most some 25 us old then.
+const BUFFERS_PER_STAMP: usize = 8;
+/// A larger buffer has a stamp of its own.
+const LARGE_BYTES: usize = 4096;
 /// A close frame without a code (RFC 6455, 7.1.5).
 const NO_CODE: u16 = 1005;
 /// No close frame at all (RFC 6455, 7.1.5).
 const ABNORMAL: u16 = 1006;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_is_shared_by_a_few_small_buffers_only() {
+        let stamps = |sizes: &[usize]| {
+            let mut freshness = Freshness::default();
+            let reads = sizes.iter().map(|&bytes| freshness.is_used_up(bytes));
+            reads.collect::<Vec<bool>>()
+        };
+        let reads: Vec<usize> = stamps(&[100; 25])
+            .into_iter()
+            .enumerate()
+            .filter_map(|(index, read)| read.then_some(index))
+            .collect();
+        assert_eq!(reads, [8, 16, 24]);
+        assert_eq!(
+            stamps(&[100, 4097, 100, 4096, 100]),
+            [false, true, true, false, false]
+        );
+    }
+}
