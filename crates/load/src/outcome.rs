@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use moonwire_report::{
-    Bytes, Cell, Connects, Generator, Latencies, Link, Messages, OneWay, Parameters, Rate,
+    Bytes, Cell, Connects, Generator, Interval, Latencies, Link, Messages, OneWay, Parameters, Rate,
 };
 
 use crate::plan::{Plan, one_way_refusal};
 use crate::records::Records;
 use crate::run::{Ending, Outcome};
 use crate::scenario::{Pacing, Scenario, Settings, Workload};
-use crate::verdict::{Evidence, assess};
+use crate::verdict::{CLOCK_MISFIT, Evidence, assess};
 
 /// The result of a run that has ended.
 pub(crate) fn outcome(plan: &Plan, records: &Records) -> Outcome {
@@ -126,14 +126,30 @@ fn cell(plan: &Plan, records: &Records) -> Cell {
         generator: generator(plan, records),
         link: link(plan),
         scenario: scenario_values(&plan.scenario),
-        intervals: records.intervals.clone(),
+        intervals: intervals(records),
         ..Cell::default()
     }
 }
 
+/// The seconds of the run; a refused one-way latency is in none of them.
+fn intervals(records: &Records) -> Vec<Interval> {
+    let mut intervals = records.intervals.clone();
+    if records.totals.is_one_way_implausible() {
+        for interval in &mut intervals {
+            interval.one_way = None;
+        }
+    }
+    intervals
+}
+
 fn latencies(plan: &Plan, records: &Records) -> Latencies {
     let totals = &records.totals;
-    let one_way = match one_way_refusal(&plan.scenario, &plan.addresses) {
+    let misfit = || {
+        totals
+            .is_one_way_implausible()
+            .then(|| CLOCK_MISFIT.to_owned())
+    };
+    let one_way = match one_way_refusal(&plan.scenario, &plan.addresses).or_else(misfit) {
         Some(reason) => OneWay::Refused { reason },
         None => OneWay::Measured {
             histogram: totals.one_way.clone(),

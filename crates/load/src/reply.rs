@@ -5,7 +5,7 @@ use moonwire_proto::Opcode;
 use crate::amplify::{AmplifyPayload, AmplifyReply};
 use crate::client::Track;
 use crate::desk::Desk;
-use crate::ledger::{Ledger, Settled};
+use crate::ledger::{Entry, Ledger, Settled};
 use crate::payload::{EchoPayload, Reading};
 use crate::plan::{Content, Plan};
 use crate::raw::RawLine;
@@ -18,8 +18,8 @@ struct Judged {
     seq: Option<u64>,
     /// Its content is what it should be.
     intact: bool,
-    /// The server's clock and how far it is ahead of the message's, in the unit of the run.
-    server: Option<(i64, i64)>,
+    /// The server's clock, in the unit of the run.
+    server: Option<i64>,
 }
 
 impl Judged {
@@ -75,8 +75,8 @@ impl Desk {
             Settled::Reply(reply) => {
                 self.tally.counters.corrupt += u64::from(!judged.intact);
                 self.replied(&reply, at_ns);
-                if let (true, Some((_, ahead))) = (reply.first && judged.intact, judged.server) {
-                    self.record_one_way(plan, ahead);
+                if let (true, Some(server)) = (reply.first && judged.intact, judged.server) {
+                    self.record_one_way(plan, &reply.entry, server, at_ns);
                 }
                 if self.has_raw() {
                     self.raw_line(raw_line(plan, number, seq, reply.entry.created_at, judged));
@@ -93,14 +93,29 @@ impl Desk {
         }
     }
 
-    fn record_one_way(&mut self, plan: &Plan, ahead: i64) {
+    /// Records the server's clock less our own stamp, unless no clock that shares ours could say
+    /// so.
+    fn record_one_way(&mut self, plan: &Plan, entry: &Entry, server: i64, at_ns: u64) {
         let Some(unit_ns) = plan.one_way_unit_ns else {
             return;
         };
-        self.tally.counters.one_way_negative += u64::from(ahead < 0);
-        let ahead = u64::try_from(ahead).unwrap_or(0);
-        self.tally.one_way.record(ahead.saturating_mul(unit_ns));
+        let round_trip_ns = at_ns.saturating_sub(entry.wire_ns);
+        match one_way_ns(entry.created_at, server, unit_ns, round_trip_ns) {
+            Some(one_way_ns) => self.tally.one_way.record(one_way_ns),
+            None => self.tally.counters.one_way_impossible += 1,
+        }
     }
+}
+
+/// From our stamp to the server's clock; `None` when that is negative or longer than the message
+/// was under way at all.
+fn one_way_ns(created_at: u64, server: i64, unit_ns: u64, round_trip_ns: u64) -> Option<u64> {
+    let units = u64::try_from(server).ok()?.checked_sub(created_at)?;
+    let one_way_ns = units.checked_mul(unit_ns)?;
+    let longest_ns = round_trip_ns
+        .saturating_add(unit_ns)
+        .saturating_add(STAMP_SLACK_NS);
+    (one_way_ns <= longest_ns).then_some(one_way_ns)
 }
 
 fn judge_echo(echo: &EchoPayload, number: u32, ledger: &Ledger, payload: &[u8]) -> Judged {
@@ -143,11 +158,10 @@ fn judge_amplify(amplify: &AmplifyPayload, number: u32, ledger: &Ledger, payload
     };
     let entry = ledger.awaiting(seq);
     let intact = entry.is_none_or(|entry| amplify.is_intact(&reply, number, seq, entry.created_at));
-    let server = reply.created_at.zip(reply.server_latency);
     Judged {
         seq: Some(seq),
         intact,
-        server,
+        server: reply.created_at,
     }
 }
 
@@ -177,7 +191,7 @@ fn raw_line(plan: &Plan, number: u32, seq: u64, created_at: u64, judged: Judged)
         timestamp_us: ((wall_ns() + plan.link_delay_ns) / 1000) as i64,
         client_id: number,
         msg_id: seq,
-        server_created_at_us: judged.server.map(|(created_at, _)| to_us(created_at)),
+        server_created_at_us: judged.server.map(to_us),
         client_created_at_us: match plan.content {
             Content::Amplify(_) => to_us(created_at),
             Content::Echo(_) => created_at,
@@ -187,11 +201,13 @@ fn raw_line(plan: &Plan, number: u32, seq: u64, created_at: u64, judged: Judged)
 
 /// Messages without a header that one reply is compared with.
 const SEARCH_MAX: usize = 64;
+/// A message carries the time before it is framed and is stamped with those it shares a write
+/// with, and a reply has the stamp of its turn: both ends of a round trip are off by less.
+const STAMP_SLACK_NS: u64 = 1_000_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::Entry;
 
     fn ledger(messages: u64) -> Ledger {
         let mut ledger = Ledger::default();
@@ -247,6 +263,25 @@ mod tests {
         assert_eq!(ledger.settle(0), Settled::Duplicate);
         let empty = EchoPayload::new(0, 1);
         assert_eq!(judge_echo(&empty, 5, &ledger, b""), Judged::echo(1, true));
+    }
+
+    #[test]
+    fn a_one_way_latency_that_the_round_trip_does_not_hold_is_refused() {
+        const NOW_US: u64 = 1_711_700_000_000_000;
+        let us = |server: u64| one_way_ns(NOW_US, server as i64, 1000, 5_000_000);
+        assert_eq!(us(NOW_US + 700), Some(700_000));
+        assert_eq!(us(NOW_US), Some(0));
+        assert_eq!(us(NOW_US - 1), None);
+        assert_eq!(us(NOW_US + 5000), Some(5_000_000));
+        assert_eq!(us(NOW_US + 7000), None);
+        // One end counts milliseconds and the other one microseconds.
+        assert_eq!(us(NOW_US / 1000), None);
+        let now_ms = NOW_US / 1000;
+        assert_eq!(
+            one_way_ns(now_ms, NOW_US as i64, 1_000_000, 5_000_000),
+            None
+        );
+        assert_eq!(one_way_ns(now_ms, i64::MAX, 1_000_000, 5_000_000), None);
     }
 
     fn amplified(msg_id: i64, client_ts: i64) -> AmplifyReply<'static> {

@@ -53,8 +53,8 @@ pub(crate) struct Counters {
     pub(crate) connects_failed: u64,
     pub(crate) connects_retried: u64,
     pub(crate) reconnected: u64,
-    /// One-way latencies that came out negative, and were counted as 0.
-    pub(crate) one_way_negative: u64,
+    /// One-way latencies that were negative or longer than the round trip, and not recorded.
+    pub(crate) one_way_impossible: u64,
     /// Lines of the raw CSV that found its queue full.
     pub(crate) raw_dropped: u64,
 }
@@ -105,6 +105,12 @@ impl Tally {
     /// Counts the close code of a connection that ended.
     pub(crate) fn closed(&mut self, code: u16) {
         *self.closes.entry(code).or_insert(0) += 1;
+    }
+
+    /// Whether so many one-way latencies were impossible that the others mean nothing either.
+    pub(crate) fn is_one_way_implausible(&self) -> bool {
+        let impossible = self.counters.one_way_impossible as f64;
+        impossible > ONE_WAY_IMPOSSIBLE_SHARE * (impossible + self.one_way.count() as f64)
     }
 
     /// Adds everything `other` holds.
@@ -189,7 +195,7 @@ impl Counters {
             connects_failed,
             connects_retried,
             reconnected,
-            one_way_negative,
+            one_way_impossible,
             raw_dropped,
         } = other;
         self.sent += sent;
@@ -206,7 +212,7 @@ impl Counters {
         self.connects_failed += connects_failed;
         self.connects_retried += connects_retried;
         self.reconnected += reconnected;
-        self.one_way_negative += one_way_negative;
+        self.one_way_impossible += one_way_impossible;
         self.raw_dropped += raw_dropped;
     }
 }
@@ -291,6 +297,9 @@ impl Occupancy {
 
 /// Different texts of errors that are told apart.
 const KINDS_MAX: usize = 200;
+/// A clock that does not fit spoils all samples or those after it was set; a stamp that was held
+/// up between its clock and its message spoils one in many.
+const ONE_WAY_IMPOSSIBLE_SHARE: f64 = 0.01;
 
 #[cfg(test)]
 mod tests {

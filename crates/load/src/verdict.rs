@@ -9,6 +9,7 @@
 //! | a worker thread was busy | above 95 % of the time | |
 //! | a worker thread waited for a CPU | above 10 % | above 25 %, or longer than it ran |
 //! | CPU time taken by other guests of the host | above 50 % | |
+//! | one-way latencies below 0 or above the round trip | above 1 % | |
 //! | windows in which Little's law does not hold within 5 % | above 5 % | above half |
 //!
 //! The budget is 1 ms or 5 % of the median response, whichever is larger. Twice the budget is
@@ -261,12 +262,17 @@ fn remark(evidence: &Evidence<'_>, assessment: &mut Assessment) {
             assessment.add(Verdict::Valid, format!("{count} {what}"));
         }
     }
-    if counters.one_way_negative > 0 {
+    if counters.one_way_impossible > 0 {
+        let (verdict, why) = if evidence.totals.is_one_way_implausible() {
+            (Verdict::Suspect, format!(": {CLOCK_MISFIT}"))
+        } else {
+            (Verdict::Valid, String::new())
+        };
         let sentence = format!(
-            "{} one-way latencies were negative: the clocks of the two ends differ",
-            counters.one_way_negative
+            "{} one-way latencies were impossible and are not counted{why}",
+            counters.one_way_impossible
         );
-        assessment.add(Verdict::Suspect, sentence);
+        assessment.add(verdict, sentence);
     }
     if counters.raw_dropped > 0 {
         let count = counters.raw_dropped;
@@ -276,6 +282,9 @@ fn remark(evidence: &Evidence<'_>, assessment: &mut Assessment) {
     }
 }
 
+/// Why one-way latencies are refused when too many of them are impossible.
+pub(crate) const CLOCK_MISFIT: &str =
+    "the clock in the replies does not fit: check --time-unit, or the hosts' clocks differ";
 /// What timers and the scheduler keep on a machine that is not tuned.
 const LAG_BUDGET_MIN_NS: u64 = 1_000_000;
 /// Times the budget.
@@ -419,6 +428,18 @@ mod tests {
         });
         assert_eq!(assessment.verdict(), Verdict::Valid);
         assert_eq!(assessment.reasons(), ["3 replies were lost"]);
+    }
+
+    #[test]
+    fn impossible_one_way_latencies_are_suspect_when_they_are_many() {
+        let mut totals = tally(1000, MS);
+        totals.one_way.record_n(MS, 990);
+        totals.counters.one_way_impossible = 10;
+        assert_eq!(verdict(&evidence(&totals)), Verdict::Valid);
+        totals.counters.one_way_impossible = 11;
+        let assessment = assess(&evidence(&totals));
+        assert_eq!(assessment.verdict(), Verdict::Suspect);
+        assert!(assessment.reasons()[0].contains("--time-unit"));
     }
 
     #[test]

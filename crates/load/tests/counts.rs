@@ -187,6 +187,31 @@ fn the_replies_of_seed_001_give_one_one_way_sample_per_message() {
 }
 
 #[test]
+fn a_clock_in_another_unit_refuses_the_one_way_latency() {
+    for (unit, milliseconds) in [
+        (TimeUnit::Milliseconds, false),
+        (TimeUnit::Microseconds, true),
+    ] {
+        let peer = Peer::start(Fault::Amplify(2, milliseconds));
+        let outcome = peer.load(|settings| {
+            settings.workload = Workload::Amplify {
+                size: 300,
+                time_unit: unit,
+            };
+            settings.replies = 2;
+            settings.stop = Stop::Messages(100);
+        });
+        let cell = &outcome.cell;
+        assert_eq!((cell.messages.lost, cell.messages.corrupt), (0, 0));
+        let refusal = cell.latency.one_way.refusal().unwrap();
+        assert!(refusal.contains("--time-unit"), "{refusal}");
+        assert!(cell.intervals.iter().all(|second| second.one_way.is_none()));
+        assert_ne!(outcome.verdict(), Verdict::Valid);
+        assert!(cell.assessment.reasons().join(" ").contains("--time-unit"));
+    }
+}
+
+#[test]
 fn the_raw_csv_has_a_line_per_reply() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("raw.csv");

@@ -247,9 +247,9 @@ fn amplified(message: &[u8], milliseconds: bool) -> Vec<u8> {
         now.as_millis()
     } else {
         now.as_micros()
-    } as u64;
+    } as i64;
     let message: serde_json::Value = serde_json::from_slice(message).unwrap();
-    let sent = message["created_at"].as_u64().unwrap();
+    let sent = message["created_at"].as_i64().unwrap();
     let reply = serde_json::json!({
         "client_id": message["client_id"],
         "msg_id": message["msg_id"],
