@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use moonwire_server::{Config, LogFormat, Overrides, Server, Stopper};
@@ -124,8 +125,9 @@ fn log_to_stderr(config: &Config) -> Result<()> {
     started.map_err(|error| anyhow!("cannot log: {error}"))
 }
 
-/// The first signal stops the server in good order, a second one ends the process at once. The
-/// handler only writes a byte; everything else is done by a thread of our own.
+/// The first signal stops the server in good order; a second one ends the process at once, and so
+/// does a worker that is not done in time. The handler only writes a byte; everything else is done
+/// by a thread of our own.
 fn stop_on_signal(stopper: Stopper) -> Result<()> {
     let (mut signals, write) = UnixStream::pair().context("cannot listen for signals")?;
     for signal in [SIGTERM, SIGINT] {
@@ -134,14 +136,16 @@ fn stop_on_signal(stopper: Stopper) -> Result<()> {
     }
     let watch = move || {
         let mut byte = [0];
-        for second in [false, true] {
-            if signals.read_exact(&mut byte).is_err() {
-                return;
-            }
-            if second {
-                std::process::exit(EXIT_BY_SECOND_SIGNAL);
-            }
-            stopper.stop();
+        if signals.read_exact(&mut byte).is_err() {
+            return;
+        }
+        stopper.stop();
+        let patience = stopper.drain_timeout() + GRACE;
+        // It is refused only for no time at all; then there is just the second signal.
+        let _ = signals.set_read_timeout(Some(patience));
+        match signals.read_exact(&mut byte) {
+            Ok(()) => std::process::exit(EXIT_BY_SECOND_SIGNAL),
+            Err(_) => give_up(&stopper, patience),
         }
     };
     thread::Builder::new()
@@ -149,6 +153,22 @@ fn stop_on_signal(stopper: Stopper) -> Result<()> {
         .spawn(watch)
         .context("cannot listen for signals")?;
     Ok(())
+}
+
+/// Ends the process if a worker has not ended: nothing can interrupt a callback from outside, and
+/// a service manager would wait for ever.
+fn give_up(stopper: &Stopper, patience: Duration) {
+    let running: Vec<_> = stopper.running().iter().map(usize::to_string).collect();
+    if running.is_empty() {
+        return;
+    }
+    output::complain(&format!(
+        "worker {} has not ended {} s after the signal: a callback of a service does not return; \
+         the process ends without it",
+        running.join(", "),
+        patience.as_secs_f32()
+    ));
+    std::process::exit(EXIT_BY_STUCK_WORKER);
 }
 
 fn app(text: &str) -> Result<(String, PathBuf), String> {
@@ -159,6 +179,12 @@ fn app(text: &str) -> Result<(String, PathBuf), String> {
         Some(_) | None => Err("write NAME=DIR, such as chat=apps/chat".to_owned()),
     }
 }
+
+/// What workers have after the drain timeout for the callbacks of the end, `onShutdown` above all.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Not all of the work was done: some `onShutdown` did not run.
+const EXIT_BY_STUCK_WORKER: i32 = 1;
 
 /// 128 + SIGINT, as a shell reports a process that a signal ended.
 const EXIT_BY_SECOND_SIGNAL: i32 = 130;

@@ -2,8 +2,10 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use moonwire_lua::Instance;
 use moonwire_net::{Driver, EpollDriver, ServerTls, listen_socket};
@@ -150,6 +152,21 @@ impl Stopper {
             mailbox.order(Letter::Stop);
         }
     }
+
+    /// How long the server waits for its clients after the order.
+    pub fn drain_timeout(&self) -> Duration {
+        self.shared.limits.drain_timeout
+    }
+
+    /// The workers that have not ended, by number. Whoever is still here long after the drain
+    /// timeout is in a callback that does not return.
+    pub fn running(&self) -> Vec<usize> {
+        let ended = self.shared.ended.iter().enumerate();
+        ended
+            .filter(|(_, ended)| !ended.load(Ordering::Acquire))
+            .map(|(worker, _)| worker)
+            .collect()
+    }
 }
 
 /// What a worker's thread is born with.
@@ -218,6 +235,7 @@ impl Drop for StopOthers {
                 self.worker
             );
         }
+        self.others.shared.ended[self.worker].store(true, Ordering::Release);
         self.others.stop();
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use moonwire_net::{ServerTls, SessionLimits, Waker};
 
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) tls: Option<ServerTls>,
     /// By worker.
     pub(crate) mailboxes: Vec<Mailbox<Letter, Waker>>,
+    /// By worker: whether its thread is done, in whatever way. Set once, by that thread.
+    pub(crate) ended: Vec<AtomicBool>,
     /// Counters.
     pub(crate) stats: Stats,
 }
@@ -66,6 +69,7 @@ impl Shared {
             service_limits,
             tls,
             mailboxes: std::iter::repeat_with(mailbox).take(workers).collect(),
+            ended: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             stats: Stats::new(names, workers),
             services,
             limits,

@@ -5,6 +5,7 @@
 mod harness;
 
 mod bad_input;
+mod ending;
 mod hostile;
 mod trust;
 mod tungstenite;
