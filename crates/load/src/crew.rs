@@ -173,14 +173,14 @@ impl Crew {
             Report::Settled { online } => self.settle(online),
             Report::Snapshot {
                 worker,
-                index,
+                seconds,
                 tally,
                 run_ns,
             } => {
                 let spare = self.free.pop_front();
                 let empty = self
                     .records
-                    .take_snapshot(worker, index, tally, run_ns, spare);
+                    .take_snapshot(worker, &seconds, tally, run_ns, spare);
                 let _ = self.hands[worker as usize].spares.send(empty);
                 let mut empty = self.records.close_rows();
                 self.free.append(&mut empty);

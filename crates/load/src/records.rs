@@ -1,6 +1,7 @@
 //! What all workers recorded, put together second by second.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
 
 use moonwire_report::{Interval, IntervalLatency};
 
@@ -36,7 +37,7 @@ pub(crate) struct Records {
     /// Share of that time in which something waited for a CPU.
     pub(crate) pressure: Option<f64>,
     pub(crate) interrupted: bool,
-    /// Seconds that not every worker has reported yet.
+    /// What is not in `intervals` yet, by its last second.
     open: BTreeMap<u64, Row>,
     /// First second of each worker that is not reported; [`u64::MAX`] once it has finished.
     reported: Vec<u64>,
@@ -45,9 +46,11 @@ pub(crate) struct Records {
     next_second: u64,
 }
 
-/// One second of all workers.
+/// What workers recorded up to the end of one second.
 #[derive(Debug, Default)]
 struct Row {
+    /// First second that is in it: the same, unless a worker was held up.
+    first: u64,
     tally: Box<Tally>,
     in_flight: u64,
     /// Both sides of Little's law.
@@ -84,41 +87,71 @@ impl Records {
         }
     }
 
-    /// Takes the snapshot of a worker that ends with second `index`; gives back an empty tally in
-    /// its place.
+    /// Takes the snapshot of a worker over `seconds`; gives back an empty tally in its place.
     pub(crate) fn take_snapshot(
         &mut self,
         worker: u32,
-        index: u64,
+        seconds: &RangeInclusive<u64>,
         mut tally: Box<Tally>,
         run_ns: u64,
         spare: Option<Box<Tally>>,
     ) -> Box<Tally> {
-        self.reported[worker as usize] = index + 1;
-        let row = self.open.entry(index).or_insert_with(|| Row {
-            tally: spare.unwrap_or_default(),
-            ..Row::default()
-        });
-        row.add(&tally, run_ns);
+        self.reported[worker as usize] = seconds.end() + 1;
+        self.row(seconds, spare).add(&tally, run_ns);
         tally.clear();
         tally
     }
 
-    /// Closes the seconds that every worker has reported; gives back their tallies, empty.
+    /// The row that ends with the last of these seconds, and holds the first.
+    fn row(&mut self, seconds: &RangeInclusive<u64>, spare: Option<Box<Tally>>) -> &mut Row {
+        let row = self.open.entry(*seconds.end()).or_insert_with(|| Row {
+            first: *seconds.start(),
+            tally: spare.unwrap_or_default(),
+            ..Row::default()
+        });
+        row.first = row.first.min(*seconds.start());
+        row
+    }
+
+    /// Closes the seconds that every worker has reported; gives back their tallies, empty. The
+    /// last ones are left to [`Records::finish`], which knows how long they are.
     pub(crate) fn close_rows(&mut self) -> VecDeque<Box<Tally>> {
         let complete = self.reported.iter().copied().min().unwrap_or(0);
         let mut empty = VecDeque::new();
-        while let Some(entry) = self
-            .open
-            .first_entry()
-            .filter(|entry| *entry.key() < complete)
+        while complete != u64::MAX
+            && let Some(end) = self.group_end().filter(|end| *end < complete)
         {
-            let (index, mut row) = entry.remove_entry();
-            self.close(index, &row, 1.0);
+            let mut row = self.take_group(end, &mut empty);
+            self.close(end, &row, 1.0);
             row.tally.clear();
             empty.push_back(row.tally);
         }
         empty
+    }
+
+    /// Last second of the first open rows that have seconds in common: a worker that was held up
+    /// reports several as one, and what cannot be told apart is one interval.
+    fn group_end(&self) -> Option<u64> {
+        let mut rows = self.open.iter();
+        let (&first, _) = rows.next()?;
+        Some(rows.fold(
+            first,
+            |end, (&index, row)| {
+                if row.first <= end { index } else { end }
+            },
+        ))
+    }
+
+    /// Takes the rows up to second `end` as one.
+    fn take_group(&mut self, end: u64, empty: &mut VecDeque<Box<Tally>>) -> Row {
+        let mut whole = self.open.remove(&end).unwrap_or_default();
+        while let Some(entry) = self.open.first_entry().filter(|entry| *entry.key() < end) {
+            let mut row = entry.remove();
+            whole.absorb(&row);
+            row.tally.clear();
+            empty.push_back(row.tally);
+        }
+        whole
     }
 
     /// Takes what a worker left behind.
@@ -131,16 +164,13 @@ impl Records {
         self.sending_end_ns = self.sending_end_ns.max(finish.sending_end_ns);
         self.last_sent_ns = self.last_sent_ns.max(finish.last_sent_ns);
         self.stalled |= finish.stalled;
+        self.row(&finish.seconds, None).add(&finish.tally, 0);
         self.finished.push(finish);
     }
 
-    /// All workers have finished: closes the last, broken second.
+    /// All workers have finished: closes the last seconds, of which the very last is broken.
     pub(crate) fn finish(&mut self, end_ns: u64) {
         self.close_rows();
-        let mut last = Row::default();
-        for finish in &self.finished {
-            last.add(&finish.tally, 0);
-        }
         if self.finished.iter().all(|finish| finish.died_ns.is_some()) {
             self.died_ns = self
                 .finished
@@ -149,12 +179,16 @@ impl Records {
                 .max();
         }
         let elapsed_s = end_ns.saturating_sub(self.start_ns) as f64 / 1e9;
-        let length_s = elapsed_s - self.next_second as f64;
-        let counters = last.tally.counters;
-        if self.start_ns > 0 && length_s > 0.0 && counters.sent + counters.received > 0 {
-            self.close(self.next_second, &last, length_s.min(1.0));
-        } else {
-            self.totals.merge(&last.tally);
+        while let Some(end) = self.group_end() {
+            let row = self.take_group(end, &mut VecDeque::new());
+            let length_s = (elapsed_s - end as f64).min(1.0);
+            let counters = &row.tally.counters;
+            let is_needed = !self.open.is_empty() || counters.sent + counters.received > 0;
+            if self.start_ns > 0 && length_s > 0.0 && is_needed {
+                self.close(end, &row, length_s);
+            } else {
+                self.totals.merge(&row.tally);
+            }
         }
         self.drop_empty_end();
     }
@@ -200,6 +234,15 @@ impl Row {
         self.run_ns += run_ns;
     }
 
+    /// Takes an earlier row in. What is in flight at the end is in the later one.
+    fn absorb(&mut self, earlier: &Self) {
+        self.first = self.first.min(earlier.first);
+        self.tally.merge(&earlier.tally);
+        self.seen += earlier.seen;
+        self.recorded += earlier.recorded;
+        self.run_ns += earlier.run_ns;
+    }
+
     fn interval(&self, start_s: f64, length_s: f64) -> Interval {
         let tally = &self.tally;
         Interval {
@@ -234,9 +277,10 @@ mod tests {
         tally
     }
 
-    fn finish(sent: u64, died_ns: Option<u64>) -> Finish {
+    fn finish(second: u64, sent: u64, died_ns: Option<u64>) -> Finish {
         Finish {
             tally: tally(sent),
+            seconds: second..=second,
             cpu: None,
             unsent_waiting: 0,
             unsent_down: 0,
@@ -252,21 +296,21 @@ mod tests {
     fn a_second_is_complete_when_every_worker_has_told_it() {
         let mut records = Records::new(2, 0);
         records.start_ns = 1;
-        records.take_snapshot(0, 0, tally(5), 0, None);
+        records.take_snapshot(0, &(0..=0), tally(5), 0, None);
         assert!(records.close_rows().is_empty());
-        records.take_snapshot(0, 1, tally(7), 0, None);
-        records.take_snapshot(1, 0, tally(6), 0, None);
+        records.take_snapshot(0, &(1..=1), tally(7), 0, None);
+        records.take_snapshot(1, &(0..=0), tally(6), 0, None);
         assert_eq!(records.close_rows().len(), 1);
         assert_eq!(records.intervals[0].sent, 11);
-        records.take_finish(0, finish(1, None));
-        records.take_finish(1, finish(2, Some(9)));
+        records.take_finish(0, finish(2, 1, None));
+        records.take_finish(1, finish(1, 2, Some(9)));
         records.finish(2_500_000_001);
         let sent: Vec<u64> = records
             .intervals
             .iter()
             .map(|interval| interval.sent)
             .collect();
-        assert_eq!(sent, [11, 7, 3]);
+        assert_eq!(sent, [11, 9, 1]);
         assert_eq!(records.intervals[2].length_s, 0.5);
         assert_eq!(records.totals.counters.sent, 21);
         assert_eq!(records.died_ns, None);
@@ -275,8 +319,8 @@ mod tests {
     #[test]
     fn a_worker_that_was_held_up_has_one_long_interval() {
         let mut records = Records::new(1, 0);
-        records.take_snapshot(0, 0, tally(1), 0, None);
-        records.take_snapshot(0, 3, tally(1), 0, None);
+        records.take_snapshot(0, &(0..=0), tally(1), 0, None);
+        records.take_snapshot(0, &(1..=3), tally(1), 0, None);
         records.close_rows();
         let at = |index: usize| {
             let interval: &Interval = &records.intervals[index];
@@ -286,17 +330,40 @@ mod tests {
     }
 
     #[test]
+    fn seconds_that_one_worker_reports_as_one_are_one_for_all() {
+        let mut records = Records::new(2, 0);
+        records.start_ns = 1;
+        for (index, sent) in [(0, 1), (1, 10), (2, 20), (3, 2)] {
+            records.take_snapshot(0, &(index..=index), tally(sent), 0, None);
+        }
+        records.take_snapshot(1, &(0..=0), tally(1), 0, None);
+        assert_eq!(records.close_rows().len(), 1);
+        records.take_snapshot(1, &(1..=2), tally(30), 0, None);
+        assert_eq!(records.close_rows().len(), 2);
+        records.take_finish(1, finish(3, 2, None));
+        records.take_finish(0, finish(4, 0, None));
+        records.finish(4_000_000_001);
+        let rows: Vec<(f64, f64, u64)> = records
+            .intervals
+            .iter()
+            .map(|interval| (interval.start_s, interval.length_s, interval.sent))
+            .collect();
+        assert_eq!(rows, [(0.0, 1.0, 2), (1.0, 2.0, 60), (3.0, 1.0, 4)]);
+        assert_eq!(records.totals.counters.sent, 66);
+    }
+
+    #[test]
     fn a_run_has_no_empty_seconds_after_its_end() {
         let mut records = Records::new(1, 0);
         records.start_ns = 1;
-        for (index, sent) in [0, 5, 0, 0].into_iter().enumerate() {
-            records.take_snapshot(0, index as u64, tally(sent), 0, None);
+        for (index, sent) in [(0, 0), (1, 5), (2, 0), (3, 0)] {
+            records.take_snapshot(0, &(index..=index), tally(sent), 0, None);
         }
         records.take_finish(
             0,
             Finish {
                 sending_end_ns: 1_500_000_000,
-                ..finish(0, None)
+                ..finish(4, 0, None)
             },
         );
         records.finish(4_000_000_000);
@@ -307,8 +374,8 @@ mod tests {
     #[test]
     fn the_run_died_only_if_every_worker_did() {
         let mut records = Records::new(2, 0);
-        records.take_finish(0, finish(0, Some(5)));
-        records.take_finish(1, finish(0, Some(9)));
+        records.take_finish(0, finish(0, 0, Some(5)));
+        records.take_finish(1, finish(0, 0, Some(9)));
         records.finish(10);
         assert_eq!(records.died_ns, Some(9));
     }

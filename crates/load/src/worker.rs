@@ -8,6 +8,7 @@ mod connect;
 mod receive;
 mod send;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
@@ -43,10 +44,10 @@ pub(crate) struct Shared {
 pub(crate) enum Report {
     /// Every own connection is up or given up.
     Settled { online: u64 },
-    /// What was recorded up to the end of second `index` of the run.
+    /// What was recorded in `seconds` of the run: one, or more after a delay.
     Snapshot {
         worker: u32,
-        index: u64,
+        seconds: RangeInclusive<u64>,
         tally: Box<Tally>,
         run_ns: u64,
     },
@@ -62,6 +63,8 @@ pub(crate) enum Report {
 #[derive(Debug)]
 pub(crate) struct Finish {
     pub(crate) tally: Box<Tally>,
+    /// The seconds of the run that the tally is of.
+    pub(crate) seconds: RangeInclusive<u64>,
     /// CPU over the sending phase, and how long that was; `None` if it never began.
     pub(crate) cpu: Option<(ThreadCpu, u64)>,
     /// Messages due and never sent, because of the peer.
@@ -134,6 +137,8 @@ pub(crate) struct Worker<D> {
     progress_ns: u64,
     beat_ns: u64,
     snapshot_ns: u64,
+    /// First second of the run that is not reported.
+    next_second: u64,
     cpu_start: Option<ThreadCpu>,
     cpu_second: Option<ThreadCpu>,
     cpu: Option<(ThreadCpu, u64)>,
@@ -195,6 +200,7 @@ impl<D: Driver> Worker<D> {
             progress_ns: parts.born_ns,
             beat_ns: NEVER,
             snapshot_ns: NEVER,
+            next_second: 0,
             cpu_start: None,
             cpu_second: None,
             cpu: None,
@@ -229,8 +235,10 @@ impl<D: Driver> Worker<D> {
         }
         self.desk.finish();
         self.desk.tally.occupancy.cut(self.now_ns);
+        let second = self.now_ns.saturating_sub(self.start_ns()) / SECOND_NS;
         let result = Box::new(Finish {
             tally: std::mem::take(&mut self.desk.tally),
+            seconds: self.next_second..=second.max(self.next_second),
             cpu: self.cpu,
             unsent_waiting: self.unsent_waiting,
             unsent_down: self.unsent_down,
@@ -293,10 +301,11 @@ impl<D: Driver> Worker<D> {
             (None, _) | (_, None) => 0,
         };
         self.cpu_second = cpu;
-        let index = elapsed_ns / SECOND_NS - 1;
+        let after = elapsed_ns / SECOND_NS;
+        let seconds = std::mem::replace(&mut self.next_second, after)..=after - 1;
         let _ = self.reports.send(Report::Snapshot {
             worker: self.number,
-            index,
+            seconds,
             tally,
             run_ns,
         });
