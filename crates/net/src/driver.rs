@@ -49,6 +49,10 @@ pub trait Driver {
     /// flight per socket: after [`Submission::InFlight`] wait for [`Completion::Sent`].
     fn send(&mut self, socket: SocketId, buffer: Vec<u8>) -> Submission;
 
+    /// How many of the bytes handed to `send` the peer's host has not taken, as far as is known:
+    /// what tells a slow reader from one that is gone. 0 for an id that is not valid.
+    fn untaken_bytes(&self, socket: SocketId) -> usize;
+
     /// Delivers no more received bytes until `resume_receive`, so that the peer is slowed down by
     /// TCP. What is in the hands of the driver already may still arrive.
     fn pause_receive(&mut self, socket: SocketId);

@@ -7,6 +7,7 @@
 
 mod accept;
 mod connect;
+mod queued;
 mod socket;
 mod wait;
 
@@ -324,6 +325,13 @@ impl Driver for EpollDriver {
                 Submission::InFlight
             }
         }
+    }
+
+    fn untaken_bytes(&self, socket: SocketId) -> usize {
+        self.sockets
+            .get(socket.index as usize)
+            .filter(|entry| entry.generation == socket.generation)
+            .map_or(0, Socket::untaken_bytes)
     }
 
     fn pause_receive(&mut self, socket: SocketId) {

@@ -66,7 +66,11 @@ pub struct Session {
     kept: Vec<u8>,
     /// Bytes that the driver has in flight; 0: none.
     in_flight_bytes: usize,
-    /// When the handshake began; after it, when the peer was last heard or the latest ping sent.
+    /// What the peer's host had not taken at the last look, and all that was submitted since. What
+    /// the next look finds missing was taken in between.
+    untaken_bytes: usize,
+    /// When the handshake began; after it, when the peer was last heard, seen taking bytes,
+    /// or sent a ping.
     heard: Time,
     /// When closing must be over. MAX until it has begun.
     close_by: Time,
@@ -170,6 +174,7 @@ impl Session {
             outbox: Vec::new(),
             kept: Vec::new(),
             in_flight_bytes: 0,
+            untaken_bytes: 0,
             heard: now,
             close_by: Time::MAX,
             socket,

@@ -152,7 +152,12 @@ impl<D: Driver> Worker<D> {
             Event::Socket(completion) => self.completed(completion),
             Event::Letter(Letter::Handover(handover)) => self.taken_over(*handover),
             Event::Letter(Letter::Stop) => self.stop(),
-            Event::Deadline(socket) => self.tell(socket, Session::on_deadline),
+            Event::Deadline(socket) => {
+                let untaken_bytes = self.driver.untaken_bytes(socket);
+                self.tell(socket, |session, now| {
+                    session.on_deadline(untaken_bytes, now)
+                });
+            }
             Event::DrainTimeout => self.cut(),
         }
     }

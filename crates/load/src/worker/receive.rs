@@ -74,7 +74,9 @@ impl<D: Driver> Worker<D> {
             let Some(session) = &mut client.session else {
                 continue;
             };
-            let consequence = session.on_deadline(now).and_then(consequence);
+            let untaken_bytes = self.driver.untaken_bytes(session.socket());
+            let event = session.on_deadline(untaken_bytes, now);
+            let consequence = event.and_then(consequence);
             self.apply(index, consequence);
             self.flush(index);
         }

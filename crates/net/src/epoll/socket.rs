@@ -7,6 +7,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
+use super::queued::unacknowledged_bytes;
 use crate::driver::Submission;
 
 /// A socket and what is known about it. Small, there are tens of thousands.
@@ -149,6 +150,13 @@ impl Socket {
         };
         let pending = self.pending.take()?;
         Some((pending.emptied(), result))
+    }
+
+    /// Bytes that were to be sent and that the peer's host has not acknowledged.
+    pub(super) fn untaken_bytes(&self) -> usize {
+        let pending = self.pending.as_ref();
+        let unwritten = pending.map_or(0, |pending| pending.buffer.len() - pending.sent);
+        unwritten + unacknowledged_bytes(&self.fd)
     }
 }
 

@@ -132,6 +132,32 @@ fn a_large_send_is_finished_by_the_driver() {
 }
 
 #[test]
+fn what_the_peer_has_not_taken_is_known_to_the_byte_it_acknowledged() {
+    let mut world = world();
+    let length = 16 * 1024 * 1024;
+    assert!(matches!(
+        world.driver.send(world.socket, vec![7; length]),
+        Submission::InFlight
+    ));
+    let mut untaken = world.driver.untaken_bytes(world.socket);
+    assert!(untaken > 0 && untaken <= length);
+    let mut buffer = vec![0; length / 4];
+    for _ in 0..3 {
+        for part in buffer.chunks_mut(64 * 1024) {
+            // Its room is filled again before it is read on.
+            look(&mut world.driver);
+            world.peer.read_exact(part).unwrap();
+        }
+        let now = world.driver.untaken_bytes(world.socket);
+        assert!(now < untaken, "{now} of {untaken}");
+        untaken = now;
+    }
+    assert!(untaken <= length / 4);
+    world.driver.close(world.socket);
+    assert_eq!(world.driver.untaken_bytes(world.socket), 0);
+}
+
+#[test]
 fn one_receive_per_socket_and_turn() {
     let World {
         mut driver,

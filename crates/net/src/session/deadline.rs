@@ -27,13 +27,23 @@ impl Session {
 
     /// Acts on a deadline that has passed: sends a ping, or ends the connection. Does nothing when
     /// the deadline has moved later since the timer was armed. Flush afterwards.
-    pub fn on_deadline(&mut self, now: Time) -> Option<SessionEvent<'_>> {
+    ///
+    /// `untaken_bytes` is what the driver says of the socket now: a peer that took something since
+    /// the last look is slow but not gone.
+    pub fn on_deadline(&mut self, untaken_bytes: usize, now: Time) -> Option<SessionEvent<'_>> {
         if self.deadline().is_none_or(|deadline| deadline > now) {
             return None;
         }
+        let is_taking = self.untaken_bytes.saturating_sub(untaken_bytes) > PROGRESS_BYTES_MIN;
+        self.untaken_bytes = untaken_bytes;
         match (self.phase, &mut self.stage) {
             (Phase::Active, Stage::Handshake(_)) => {
                 Some(self.time_out(SessionError::HandshakeTimeout))
+            }
+            (Phase::Active, Stage::Open(_)) if is_taking && (self.is_paused || self.is_pinged) => {
+                // A ping may wait behind what it is still taking.
+                self.heard = now;
+                None
             }
             (Phase::Active, Stage::Open(_)) if self.is_paused => {
                 Some(self.time_out(SessionError::WriteStalled))
@@ -60,3 +70,7 @@ impl Session {
         }
     }
 }
+
+/// Taking no more than this is not progress: a dead program's kernel still acknowledges a control
+/// frame (127 bytes, RFC 6455, 5.5, and its TLS record).
+const PROGRESS_BYTES_MIN: usize = 256;

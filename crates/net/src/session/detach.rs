@@ -22,6 +22,8 @@ impl Session {
     /// this, with the `Detached` completion. Do not flush in between.
     pub fn detach(mut self, transport: Transport, unsent: Vec<u8>) -> DetachedSession {
         self.in_flight_bytes = 0;
+        // These are submitted a second time.
+        self.untaken_bytes = self.untaken_bytes.saturating_sub(unsent.len());
         DetachedSession {
             session: self,
             transport,

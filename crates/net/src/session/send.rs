@@ -123,9 +123,9 @@ impl Session {
         self.in_flight_bytes = 0;
         match result {
             Ok(()) => {
-                if self.is_paused {
-                    // It was not heard because it was not listened to; taking bytes is a sign of
-                    // life as well.
+                if self.is_open() {
+                    // Taking bytes is a sign of life, and all that is to be expected of a peer
+                    // that is not listened to.
                     self.heard = now;
                 }
                 None
@@ -185,6 +185,7 @@ impl Session {
 
     pub(super) fn submit<D: Driver>(&mut self, wire: Vec<u8>, driver: &mut D) {
         let length = wire.len();
+        self.untaken_bytes = self.untaken_bytes.saturating_add(length);
         match driver.send(self.socket, wire) {
             Submission::Done(buffer) => BufferPool::give(buffer),
             Submission::InFlight => self.in_flight_bytes = length,
@@ -207,6 +208,7 @@ impl Session {
             self.is_paused = true;
             self.is_pinged = false;
             self.heard = driver.now();
+            self.untaken_bytes = driver.untaken_bytes(self.socket);
             driver.pause_receive(self.socket);
         }
     }

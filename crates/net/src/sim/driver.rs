@@ -233,6 +233,14 @@ impl Driver for SimDriver {
         }
     }
 
+    fn untaken_bytes(&self, socket: SocketId) -> usize {
+        let untaken = |world: &mut World, end: usize| {
+            let sending = world.ends[end].sending.as_ref();
+            sending.map_or(0, |(buffer, sent)| buffer.len() - sent)
+        };
+        self.with(socket, untaken).unwrap_or(0)
+    }
+
     fn pause_receive(&mut self, socket: SocketId) {
         self.with(socket, |world, end| world.ends[end].is_paused = true);
     }

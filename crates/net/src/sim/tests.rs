@@ -242,6 +242,77 @@ fn a_peer_that_does_not_answer_a_ping_has_failed() {
     )));
 }
 
+/// A server has sent `bytes` at once to a client that reads one window of them now and then.
+/// Ends when it has them all, or the server's end is gone.
+fn read_slowly(limits: SessionLimits, bytes: usize, every: Duration, closes: bool) -> SlowRead {
+    let conditions = SimConditions {
+        short_per_mille: 0,
+        ..SimConditions::default()
+    };
+    let mut pair = Pair::new(1, conditions);
+    pair.server.limits = Arc::new(limits);
+    let (client, server) = pair.connected();
+    let start = pair.network.now();
+    let mut waker = pair.network.driver();
+    let mut next = start;
+    crate::Driver::pause_receive(&mut pair.client.driver, client);
+    let session = pair.server.session(server);
+    session.send(Opcode::Binary, &vec![7; bytes]).unwrap();
+    if closes {
+        session.close(CloseCode::NORMAL, "");
+    }
+    pair.run_until(|pair| {
+        use crate::Driver;
+        if pair.network.now() >= next {
+            next = pair.network.now() + every;
+            pair.client.driver.resume_receive(client);
+            pair.client.turn(None);
+            pair.client.driver.pause_receive(client);
+        }
+        waker.wait(Some(next)).unwrap();
+        let is_over = pair.server.sessions.is_empty();
+        is_over || !pair.client.messages(client).is_empty()
+    });
+    let is_complete = !pair.client.messages(client).is_empty();
+    SlowRead {
+        is_complete,
+        took: pair.network.now() - start,
+        server: pair.server.story(server),
+    }
+}
+
+#[derive(Debug)]
+struct SlowRead {
+    is_complete: bool,
+    took: Duration,
+    server: Vec<Happened>,
+}
+
+#[test]
+fn a_slow_reader_of_much_is_not_taken_for_a_stalled_one() {
+    let limits = SessionLimits {
+        idle_timeout: Some(Duration::from_secs(5)),
+        write_queue_pause_bytes: 100_000,
+        ..SessionLimits::default()
+    };
+    let read = read_slowly(limits, 500_000, Duration::from_secs(3), false);
+    assert!(read.is_complete, "{read:?}");
+    assert!(!read.server.contains(&Happened::Finished), "{read:?}");
+    assert!(read.took > Duration::from_secs(60), "{read:?}");
+}
+
+#[test]
+fn a_ping_that_waits_behind_data_does_not_fail_who_takes_the_data() {
+    let limits = SessionLimits {
+        idle_timeout: Some(Duration::from_secs(10)),
+        pong_timeout: Some(Duration::from_secs(3)),
+        ..SessionLimits::default()
+    };
+    let read = read_slowly(limits, 500_000, Duration::from_secs(2), false);
+    assert!(read.is_complete, "{read:?}");
+    assert!(read.took > Duration::from_secs(40), "{read:?}");
+}
+
 #[test]
 fn a_quiet_reader_is_given_all_its_time_to_take_what_waits_for_it() {
     let mut pair = Pair::new(1, SimConditions::default());

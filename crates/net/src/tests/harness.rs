@@ -152,7 +152,8 @@ impl<D: Driver> Loop<D> {
             let Some(session) = self.sessions.get_mut(&socket) else {
                 continue;
             };
-            let happened = session.on_deadline(now).map(owned);
+            let untaken_bytes = self.driver.untaken_bytes(socket);
+            let happened = session.on_deadline(untaken_bytes, now).map(owned);
             self.note(socket, happened);
         }
         self.flush();

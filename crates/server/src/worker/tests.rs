@@ -243,7 +243,8 @@ impl Clients {
         }
         let now = self.driver.now();
         for (_, session, deeds) in &mut self.sessions {
-            let _ = session.on_deadline(now);
+            let untaken_bytes = self.driver.untaken_bytes(session.socket());
+            let _ = session.on_deadline(untaken_bytes, now);
             if session.is_open() {
                 act(session, deeds, rng);
             }
