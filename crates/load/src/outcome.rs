@@ -28,6 +28,7 @@ pub(crate) fn outcome(plan: &Plan, records: &Records) -> Outcome {
         totals: &records.totals,
         connections: u64::from(plan.scenario.connections_total()),
         online: records.online,
+        replies: u64::from(plan.scenario.replies),
         sends: plan.scenario.pacing != Pacing::Hold,
         unsent_waiting: records.unsent_waiting,
         unsent_down: records.unsent_down,

@@ -53,6 +53,9 @@ pub(crate) struct Counters {
     pub(crate) connects_failed: u64,
     pub(crate) connects_retried: u64,
     pub(crate) reconnected: u64,
+    /// Connections that were up and ended before this end wanted it, while messages were sent
+    /// or replies awaited.
+    pub(crate) disconnected: u64,
     /// One-way latencies that were negative or longer than the round trip, and not recorded.
     pub(crate) one_way_impossible: u64,
     /// Lines of the raw CSV that found its queue full.
@@ -195,6 +198,7 @@ impl Counters {
             connects_failed,
             connects_retried,
             reconnected,
+            disconnected,
             one_way_impossible,
             raw_dropped,
         } = other;
@@ -212,6 +216,7 @@ impl Counters {
         self.connects_failed += connects_failed;
         self.connects_retried += connects_retried;
         self.reconnected += reconnected;
+        self.disconnected += disconnected;
         self.one_way_impossible += one_way_impossible;
         self.raw_dropped += raw_dropped;
     }

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | p99 of the send lag, and of the heartbeat's lateness, over its budget | above 1 | above 2 |
 //! | messages due that the generator did not send though it could | | above 1 % |
+//! | connections lost early, or replies that never came | above 1 % | |
 //! | messages due that waited for the peer to the end | above 1 % | |
 //! | those among them whose connection was not up | | above half |
 //! | a worker thread was busy | above 95 % of the time | |
@@ -18,6 +19,8 @@
 //! tenth and more of it was seen in runs that were in time, so that it says why a generator was
 //! late and seldom that it was.
 //! Waiting for a slot never makes a run INVALID: it is the peer's doing, and in the response time.
+//! Nor do losses, however many: the peer may be that bad, and then the run has shown it. But its
+//! latencies are those of the replies that came, so that it is not VALID without a look at it.
 
 use moonwire_report::{Assessment, Histogram, Verdict};
 
@@ -41,6 +44,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) unsent_down: u64,
     /// Messages due and never sent though nothing was in their way.
     pub(crate) unsent_ready: u64,
+    /// Replies wanted per message.
+    pub(crate) replies: u64,
     /// Replies that never came.
     pub(crate) lost: u64,
     /// Each worker's CPU and the time it is to be compared with.
@@ -62,6 +67,7 @@ pub(crate) fn assess(evidence: &Evidence<'_>) -> Assessment {
     let mut assessment = Assessment::valid();
     weigh_ending(evidence, &mut assessment);
     if evidence.totals.counters.connects_ok > 0 {
+        weigh_losses(evidence, &mut assessment);
         weigh_rate(evidence, &mut assessment);
         weigh_lateness(evidence, &mut assessment);
         weigh_cpu(evidence, &mut assessment);
@@ -111,6 +117,34 @@ fn weigh_ending(evidence: &Evidence<'_>, assessment: &mut Assessment) {
     if counters.sent > 0 && counters.distinct == 0 {
         assessment.add(Verdict::Invalid, "no reply arrived to any message");
     }
+}
+
+fn weigh_losses(evidence: &Evidence<'_>, assessment: &mut Assessment) {
+    let counters = &evidence.totals.counters;
+    let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+    if share(counters.disconnected, counters.connects_ok) > LOSS_SHARE {
+        let sentence = format!(
+            "{} of {} connections were lost before the end",
+            counters.disconnected, counters.connects_ok
+        );
+        assessment.add(Verdict::Suspect, sentence);
+    }
+    if is_loss_large(evidence) {
+        let sentence = format!(
+            "{} replies never came, and no latency counts them",
+            evidence.lost
+        );
+        assessment.add(Verdict::Suspect, sentence);
+    }
+}
+
+fn is_loss_large(evidence: &Evidence<'_>) -> bool {
+    let expected = evidence
+        .totals
+        .counters
+        .sent
+        .saturating_mul(evidence.replies);
+    evidence.lost as f64 > LOSS_SHARE * expected as f64
 }
 
 fn weigh_rate(evidence: &Evidence<'_>, assessment: &mut Assessment) {
@@ -250,8 +284,13 @@ fn weigh_windows(evidence: &Evidence<'_>, assessment: &mut Assessment) {
 
 fn remark(evidence: &Evidence<'_>, assessment: &mut Assessment) {
     let counters = &evidence.totals.counters;
+    let few_lost = if is_loss_large(evidence) {
+        0
+    } else {
+        evidence.lost
+    };
     let remarks = [
-        (evidence.lost, "replies were lost"),
+        (few_lost, "replies were lost"),
         (counters.duplicate, "replies came twice"),
         (counters.corrupt, "replies had wrong content"),
         (counters.reordered, "replies came out of order"),
@@ -293,6 +332,8 @@ const LAG_INVALID: u64 = 2;
 const UNSENT_SHARE: f64 = 0.01;
 /// With more of the messages on connections that are not there, the load is not what was asked for.
 const DOWN_SHARE: f64 = 0.5;
+/// Losses beyond this leave a hole in the tail that a p99 is read from.
+const LOSS_SHARE: f64 = 0.01;
 const BUSY_SUSPECT: f64 = 0.95;
 const WAIT_SUSPECT: f64 = 0.10;
 const WAIT_INVALID: f64 = 0.25;
@@ -329,6 +370,7 @@ mod tests {
             unsent_waiting: 0,
             unsent_down: 0,
             unsent_ready: 0,
+            replies: 1,
             lost: 0,
             workers: &[],
             steal: None,
@@ -440,6 +482,28 @@ mod tests {
         let assessment = assess(&evidence(&totals));
         assert_eq!(assessment.verdict(), Verdict::Suspect);
         assert!(assessment.reasons()[0].contains("--time-unit"));
+    }
+
+    #[test]
+    fn mass_losses_are_suspect_and_never_invalid() {
+        let mut totals = tally(1000, MS);
+        let assessment = assess(&Evidence {
+            lost: 11,
+            ..evidence(&totals)
+        });
+        assert_eq!(assessment.verdict(), Verdict::Suspect);
+        let expected = ["11 replies never came, and no latency counts them"];
+        assert_eq!(assessment.reasons(), expected);
+        totals.counters.connects_ok = 1000;
+        totals.counters.disconnected = 10;
+        assert_eq!(verdict(&evidence(&totals)), Verdict::Valid);
+        totals.counters.disconnected = 1000;
+        let assessment = assess(&Evidence {
+            lost: 900,
+            ..evidence(&totals)
+        });
+        assert_eq!(assessment.verdict(), Verdict::Suspect);
+        assert!(assessment.reasons()[0].contains("1000 of 1000 connections were lost"));
     }
 
     #[test]

@@ -84,6 +84,12 @@ fn a_lost_connection_is_made_again_and_its_messages_are_lost() {
     assert_eq!(cell.messages.sent, 1000);
     assert!(cell.messages.lost >= 1, "{:?}", cell.messages);
     assert_eq!(cell.messages.received + cell.messages.lost, 1000);
+    let reasons = cell.assessment.reasons().join(" ");
+    assert!(
+        reasons.contains("1 of 11 connections were lost"),
+        "{reasons}"
+    );
+    assert!(outcome.verdict() >= Verdict::Suspect);
     assert_eq!(outcome.ending, Ending::Completed);
 }
 

@@ -160,6 +160,8 @@ impl<D: Driver> Worker<D> {
             }
             State::Up => {
                 client.state = State::Ended;
+                let early = matches!(self.stage, Stage::Sending | Stage::Draining);
+                self.desk.tally.counters.disconnected += u64::from(early);
                 self.shared.online.fetch_sub(1, Ordering::Relaxed);
                 client.track.blocked = false;
                 client.track.due_ns = NEVER;
