@@ -70,7 +70,7 @@ pub struct Session {
     /// the next look finds missing was taken in between.
     untaken_bytes: usize,
     /// When the handshake began; after it, when the peer was last heard, seen taking bytes,
-    /// or sent a ping.
+    /// or sent a ping; once `close_by` is set, when closing began.
     heard: Time,
     /// When closing must be over. MAX until it has begun.
     close_by: Time,

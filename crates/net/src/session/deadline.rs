@@ -36,6 +36,9 @@ impl Session {
         }
         let is_taking = self.untaken_bytes.saturating_sub(untaken_bytes) > PROGRESS_BYTES_MIN;
         self.untaken_bytes = untaken_bytes;
+        if is_taking && self.put_off_close(now) {
+            return None;
+        }
         match (self.phase, &mut self.stage) {
             (Phase::Active, Stage::Handshake(_)) => {
                 Some(self.time_out(SessionError::HandshakeTimeout))
@@ -69,8 +72,22 @@ impl Session {
             (Phase::Finished | Phase::Gone, _) => None,
         }
     }
+
+    /// A peer that is still taking what was queued before the end is given more time, within the
+    /// bound; whether it was.
+    pub(super) fn put_off_close(&mut self, now: Time) -> bool {
+        if self.close_by == Time::MAX {
+            return false;
+        }
+        let end = self.heard + CLOSE_TIMEOUTS_MAX * self.limits.close_timeout;
+        self.close_by = self.close_by.max(end.min(now + self.limits.close_timeout));
+        self.close_by > now
+    }
 }
 
 /// Taking no more than this is not progress: a dead program's kernel still acknowledges a control
 /// frame (127 bytes, RFC 6455, 5.5, and its TLS record).
 const PROGRESS_BYTES_MIN: usize = 256;
+
+/// How many times `close_timeout` a close may take in all: one that trickles is cut off then.
+const CLOSE_TIMEOUTS_MAX: u32 = 10;

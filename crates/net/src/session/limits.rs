@@ -25,7 +25,8 @@ pub struct SessionLimits {
     /// A peer that stays silent for so long after such a ping has failed; None: pings only keep
     /// the path open, and are repeated.
     pub pong_timeout: Option<Duration>,
-    /// How long the peer may take to answer a close frame, to read the last bytes and to close.
+    /// How long the peer may take to answer a close frame, to read the last bytes and to close;
+    /// it begins anew while the peer takes what is queued, but ten times this is the end.
     pub close_timeout: Duration,
 }
 

@@ -125,7 +125,7 @@ impl Session {
     }
 
     fn note_heard(&mut self, now: Time) {
-        if matches!(self.stage, Stage::Open(_)) {
+        if self.close_by == Time::MAX && matches!(self.stage, Stage::Open(_)) {
             self.heard = now;
             self.is_pinged = false;
         }

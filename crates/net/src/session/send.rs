@@ -128,6 +128,7 @@ impl Session {
                     // that is not listened to.
                     self.heard = now;
                 }
+                self.put_off_close(now);
                 None
             }
             Err(error) => self.on_failed(error),
@@ -220,7 +221,9 @@ impl Session {
             driver.resume_receive(self.socket);
         }
         if self.close_by == Time::MAX {
-            self.close_by = driver.now() + self.limits.close_timeout;
+            self.heard = driver.now();
+            self.close_by = self.heard + self.limits.close_timeout;
+            self.untaken_bytes = driver.untaken_bytes(self.socket);
         }
         if self.phase == Phase::Draining && self.write_queue_bytes() == 0 {
             self.half_close(driver);

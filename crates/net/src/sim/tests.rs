@@ -314,6 +314,29 @@ fn a_ping_that_waits_behind_data_does_not_fail_who_takes_the_data() {
 }
 
 #[test]
+fn a_close_behind_much_data_waits_for_who_takes_it() {
+    let limits = SessionLimits {
+        close_timeout: Duration::from_secs(5),
+        ..SessionLimits::default()
+    };
+    let read = read_slowly(limits, 150_000, Duration::from_secs(3), true);
+    assert!(read.is_complete, "{read:?}");
+    assert!(read.took > Duration::from_secs(20), "{read:?}");
+}
+
+#[test]
+fn a_close_that_trickles_is_cut_off() {
+    let limits = SessionLimits {
+        close_timeout: Duration::from_secs(5),
+        ..SessionLimits::default()
+    };
+    let read = read_slowly(limits, 500_000, Duration::from_secs(3), true);
+    assert!(!read.is_complete, "{read:?}");
+    let took = read.took.as_secs();
+    assert!((49..52).contains(&took), "{read:?}");
+}
+
+#[test]
 fn a_quiet_reader_is_given_all_its_time_to_take_what_waits_for_it() {
     let mut pair = Pair::new(1, SimConditions::default());
     pair.server.limits = Arc::new(SessionLimits {
