@@ -1,7 +1,10 @@
 //! One virtual client: a connection, and where it stands in its schedule.
 
+use std::collections::VecDeque;
+
 use moonwire_net::Session;
 
+use crate::desk::Held;
 use crate::ledger::Ledger;
 use crate::schedule::Cursor;
 
@@ -54,6 +57,9 @@ pub(crate) struct Track {
     pub(crate) blocked: bool,
     /// Slots of a closed loop that wait for room in the socket.
     pub(crate) owed: u32,
+    /// Messages that left the stand-in link and found no room in the socket, in order. Bounded by
+    /// the ledger, which awaits a reply to each.
+    pub(crate) parked: VecDeque<Held>,
     /// It is among the desk's unfinished.
     pub(crate) unfinished: bool,
     /// It was up before.

@@ -194,11 +194,6 @@ impl Desk {
         self.held.pop_front_if(|held| held.release_ns <= now_ns)
     }
 
-    /// Puts a message back that found no room in its socket.
-    pub(crate) fn hold_on(&mut self, held: Held) {
-        self.held.push_front(held);
-    }
-
     /// Nothing is due any more.
     pub(crate) fn stop_sending(&mut self) {
         self.sending = false;

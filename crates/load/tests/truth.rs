@@ -95,3 +95,22 @@ fn the_stand_in_link_slows_a_closed_loop() {
         outcome.cell.rate
     );
 }
+
+#[test]
+fn a_full_socket_in_the_stand_in_link_holds_nobody_else_up() {
+    let peer = Peer::start(Fault::DeafToFirst);
+    let outcome = peer.load(|settings| {
+        settings.connections = 2;
+        settings.workload = Workload::Echo {
+            size: 512 * 1024,
+            binary: true,
+        };
+        settings.pacing = open(80.0, None);
+        settings.stop = Stop::After(Duration::from_secs(2));
+        settings.drain = Duration::from_secs(2);
+        settings.link_delay = Some(Duration::from_millis(5));
+    });
+    let messages = &outcome.cell.messages;
+    assert!(messages.backpressured > 0, "{messages:?}");
+    assert_eq!(messages.received, messages.sent / 2, "{messages:?}");
+}

@@ -166,6 +166,7 @@ impl<D: Driver> Worker<D> {
                 client.track.blocked = false;
                 client.track.due_ns = NEVER;
                 client.track.owed = 0;
+                client.track.parked.clear();
                 self.up -= 1;
                 for wire_ns in client.track.ledger.abandon() {
                     self.desk.tally.occupancy.abandon(wire_ns, self.now_ns);

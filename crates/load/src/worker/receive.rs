@@ -157,6 +157,7 @@ impl<D: Driver> Worker<D> {
         if let Some(index) = self.client_of(socket) {
             // What waited for room goes first into the socket, then the next message is due.
             self.flush(index);
+            self.release_parked(index);
             let track = &mut self.clients[index as usize].track;
             self.desk.unblock(index, track, self.now_ns);
         }

@@ -191,8 +191,12 @@ impl<D: Driver> Worker<D> {
             let Some(held) = self.desk.take_held(self.now_ns) else {
                 return;
             };
-            let client = &self.clients[held.client as usize];
+            let client = &mut self.clients[held.client as usize];
             if client.state != State::Up || client.track.up_ns != held.up_ns {
+                continue;
+            }
+            if !client.track.parked.is_empty() {
+                client.track.parked.push_back(held);
                 continue;
             }
             match self.hand_over(held.client, held.seq, held.created_at) {
@@ -203,12 +207,27 @@ impl<D: Driver> Worker<D> {
                 }
                 Err(SendError::QueueFull) => {
                     self.desk.tally.counters.backpressured += 1;
-                    let release_ns = self.now_ns + HELD_AGAIN_NS;
-                    self.desk.hold_on(Held { release_ns, ..held });
-                    return;
+                    let track = &mut self.clients[held.client as usize].track;
+                    track.parked.push_back(held);
                 }
                 Err(SendError::NotOpen | SendError::ControlTooLong) => {}
             }
+        }
+    }
+
+    /// Writes what waited for room in the client's socket. That wait is the peer's doing, so that
+    /// it is no lateness of the generator.
+    pub(super) fn release_parked(&mut self, index: u32) {
+        let mut written = false;
+        while let Some(&held) = self.clients[index as usize].track.parked.front() {
+            if self.hand_over(index, held.seq, held.created_at) == Err(SendError::QueueFull) {
+                break;
+            }
+            written = true;
+            self.clients[index as usize].track.parked.pop_front();
+        }
+        if written {
+            self.flush(index);
         }
     }
 }
@@ -247,7 +266,5 @@ const WRITES_PER_TURN: usize = 64;
 const ENTRIES_PER_TURN: usize = WRITES_PER_TURN * MESSAGES_PER_WRITE;
 /// Below a microsecond each; more wait for the client's next turn.
 const MESSAGES_PER_WRITE: usize = 32;
-/// How long a held message waits that found no room in its socket.
-const HELD_AGAIN_NS: u64 = 1_000_000;
 /// The unit of the CSV.
 const MICROSECOND_NS: u64 = 1000;

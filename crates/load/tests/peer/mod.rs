@@ -44,6 +44,8 @@ pub(crate) enum Fault {
     CutFirstAfter(u64),
     /// Connections after so many are refused.
     RefuseAfter(u64),
+    /// The first connection is never read.
+    DeafToFirst,
     /// Seed 001: each message is answered so often, in milliseconds if true.
     Amplify(u16, bool),
 }
@@ -177,6 +179,9 @@ type Failure = tokio_tungstenite::tungstenite::Error;
 async fn talk(stream: TcpStream, state: Arc<State>) -> Result<(), Failure> {
     let mut socket = accept_async(stream).await?;
     let first = state.connections.fetch_add(1, Ordering::SeqCst) == 0;
+    if let (Fault::DeafToFirst, true) = (state.fault, first) {
+        std::future::pending::<()>().await;
+    }
     while let Some(message) = socket.next().await {
         let message = message?;
         if !message.is_text() && !message.is_binary() {
