@@ -91,6 +91,7 @@ fn session_limits(limits: &Limits, message_bytes_max: usize) -> SessionLimits {
         handshake_timeout: limits.handshake_timeout,
         idle_timeout: (!limits.idle_timeout.is_zero()).then_some(limits.idle_timeout),
         pong_timeout: Some(limits.pong_timeout),
+        write_timeout: SessionLimits::default().write_timeout,
         close_timeout: limits.close_timeout,
     }
 }

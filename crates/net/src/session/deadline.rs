@@ -13,6 +13,9 @@ impl Session {
             (Phase::Active, Stage::Handshake(_)) => {
                 Some(self.heard + self.limits.handshake_timeout)
             }
+            (Phase::Active, Stage::Open(_)) if self.is_paused => {
+                Some(self.heard + self.limits.write_timeout)
+            }
             (Phase::Active, Stage::Open(_)) if self.is_pinged => {
                 let silence = self.limits.pong_timeout.or(self.limits.idle_timeout)?;
                 Some(self.heard + silence)

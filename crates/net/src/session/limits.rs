@@ -25,6 +25,9 @@ pub struct SessionLimits {
     /// A peer that stays silent for so long after such a ping has failed; None: pings only keep
     /// the path open, and are repeated.
     pub pong_timeout: Option<Duration>,
+    /// Server: a peer that is not received from, because too much waits for it, has failed when it
+    /// takes nothing for so long. Never off: nothing else ends it.
+    pub write_timeout: Duration,
     /// How long the peer may take to answer a close frame, to read the last bytes and to close;
     /// it begins anew while the peer takes what is queued, but ten times this is the end.
     pub close_timeout: Duration,
@@ -39,6 +42,7 @@ impl Default for SessionLimits {
             handshake_timeout: Duration::from_secs(10),
             idle_timeout: Some(Duration::from_secs(120)),
             pong_timeout: Some(Duration::from_secs(30)),
+            write_timeout: Duration::from_secs(60),
             close_timeout: Duration::from_secs(5),
         }
     }

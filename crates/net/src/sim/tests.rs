@@ -291,7 +291,8 @@ struct SlowRead {
 #[test]
 fn a_slow_reader_of_much_is_not_taken_for_a_stalled_one() {
     let limits = SessionLimits {
-        idle_timeout: Some(Duration::from_secs(5)),
+        idle_timeout: None,
+        write_timeout: Duration::from_secs(5),
         write_queue_pause_bytes: 100_000,
         ..SessionLimits::default()
     };
@@ -337,10 +338,24 @@ fn a_close_that_trickles_is_cut_off() {
 }
 
 #[test]
+fn a_peer_that_never_reads_has_failed_even_without_an_idle_timeout() {
+    let limits = SessionLimits {
+        idle_timeout: None,
+        write_queue_pause_bytes: 100_000,
+        ..SessionLimits::default()
+    };
+    let read = read_slowly(limits, 500_000, Duration::from_secs(3600), false);
+    let stalled = Happened::Failed("the peer does not take what is sent to it".into());
+    assert!(read.server.contains(&stalled), "{read:?}");
+    assert!(read.took < Duration::from_secs(130), "{read:?}");
+}
+
+#[test]
 fn a_quiet_reader_is_given_all_its_time_to_take_what_waits_for_it() {
     let mut pair = Pair::new(1, SimConditions::default());
     pair.server.limits = Arc::new(SessionLimits {
         idle_timeout: Some(Duration::from_secs(10)),
+        write_timeout: Duration::from_secs(10),
         write_queue_pause_bytes: 100_000,
         ..SessionLimits::default()
     });
