@@ -149,17 +149,18 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// What happened between `earlier` and this reading.
+    /// What happened between `earlier` and this reading; nothing where a counter went back, as
+    /// all do when a device was gone or its counters could not be read.
     pub(crate) fn since(&self, earlier: &Self) -> DirectionStats {
         let lateness = difference(&self.lateness, &earlier.lateness);
         let waited = difference(&self.waited, &earlier.waited);
         DirectionStats {
-            packets: self.packets - earlier.packets,
-            bytes: self.bytes - earlier.bytes,
-            dropped_queue: self.dropped_queue - earlier.dropped_queue,
-            dropped_loss: self.dropped_loss - earlier.dropped_loss,
+            packets: self.packets.saturating_sub(earlier.packets),
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+            dropped_queue: self.dropped_queue.saturating_sub(earlier.dropped_queue),
+            dropped_loss: self.dropped_loss.saturating_sub(earlier.dropped_loss),
             dropped_device: self.dropped_device.saturating_sub(earlier.dropped_device),
-            dropped_write: self.dropped_write - earlier.dropped_write,
+            dropped_write: self.dropped_write.saturating_sub(earlier.dropped_write),
             queue_bytes_max: self.queue_bytes_max,
             lateness_p50_ns: quantile(&lateness, 0.5),
             lateness_p99_ns: quantile(&lateness, 0.99),
@@ -203,7 +204,7 @@ fn difference(later: &[u64], earlier: &[u64]) -> Vec<u64> {
     later
         .iter()
         .zip(before)
-        .map(|(after, before)| after - before)
+        .map(|(after, before)| after.saturating_sub(before))
         .collect()
 }
 
@@ -280,6 +281,26 @@ mod tests {
         );
         assert!((40_000..=45_000).contains(&stats.lateness_max_ns));
         assert!((2_000_000..=2_250_000).contains(&stats.waited_p99_ns));
+    }
+
+    #[test]
+    fn a_reading_that_failed_counts_as_nothing() {
+        let counters = Counters::new();
+        counters.released(1000, 900_000);
+        counters.read(1000);
+        for counter in [
+            &counters.dropped_queue,
+            &counters.dropped_loss,
+            &counters.dropped_write,
+        ] {
+            counter.fetch_add(1, Relaxed);
+        }
+        let mark = counters.reading(3, true);
+        let stats = Reading::default().since(&mark);
+        assert_eq!((stats.packets, stats.bytes), (0, 0));
+        assert_eq!(stats.dropped_packets(), 0);
+        let restarted = Counters::new().reading(0, false).since(&mark);
+        assert_eq!(restarted.lateness_max_ns, 0);
     }
 
     #[test]
