@@ -235,7 +235,7 @@ impl Link {
         Some(LinkStats {
             up: now.up.since(&mark.up),
             down: now.down.since(&mark.down),
-            cpu_ns: (now.cpu - mark.cpu).as_nanos() as u64,
+            cpu_ns: now.cpu.saturating_sub(mark.cpu).as_nanos() as u64,
             wall_ns: (now.at - mark.at).as_nanos() as u64,
         })
     }
@@ -299,8 +299,15 @@ impl Link {
                 ));
             }
         }
-        let jitter_ns = self.spec.jitter.as_nanos() as u64;
-        let most_ns = 2 * (asked_ns + jitter_ns) + IDLE_EXCESS_NS_MAX;
+        self.excess(measured, IDLE_EXCESS_NS_MAX)
+    }
+
+    /// Says so if the median round trip is more than `allowed_ns` above what was asked for.
+    fn excess(&self, measured: &IdleExchange, allowed_ns: u64) -> Option<String> {
+        let one_way_ns = (self.spec.delay + self.spec.jitter).as_nanos() as u64;
+        let sending_ns = |rate: u64| EXCHANGE_PACKET_BYTES * 1_000_000_000 / rate.max(1);
+        let bottleneck_ns = self.spec.rate_bytes_per_s.map_or(0, sending_ns);
+        let most_ns = 2 * (one_way_ns + bottleneck_ns) + allowed_ns;
         // A lost packet costs a retransmission timeout, so no upper bound holds with loss.
         (self.spec.loss <= 0.0 && measured.round_trip.p50_ns > most_ns).then(|| {
             format!(

@@ -30,12 +30,19 @@ pub(crate) fn set_up(spec: &LinkSpec, client: &Namespace, server: &Namespace) ->
     Ok(())
 }
 
-/// What netem counted for the direction that leaves through this namespace's device.
-pub(crate) fn reading(namespace: &Namespace, device: &str) -> io::Result<Reading> {
+/// What netem counted for the direction that leaves through this namespace's device, of whose
+/// packets it was to drop the share `loss`.
+pub(crate) fn reading(namespace: &Namespace, device: &str, loss: f64) -> io::Result<Reading> {
     let command = words(&format!("tc -s qdisc show dev {device}"));
     let output = namespace.run(|| Command::new(&command[0]).args(&command[1..]).output())??;
     parse_counters(&String::from_utf8_lossy(&output.stdout))
+        .map(|counted| told_apart(counted, loss))
         .ok_or_else(|| io::Error::other("tc -s qdisc show printed no counters"))
+}
+
+/// The most packets that netem holds for `spec`: it bounds packets, not bytes.
+pub(crate) fn limit_packets(spec: &LinkSpec) -> usize {
+    (spec.queue_bytes / PACKET_BYTES_TYPICAL).max(1000)
 }
 
 /// The client's end of the veth pair.
@@ -48,7 +55,7 @@ fn queue_command(spec: &LinkSpec, device: &str) -> Vec<String> {
     // delay that was asked for.
     let half_jitter_us = spec.jitter.as_micros() / 2;
     let delay_us = spec.delay.as_micros() + half_jitter_us;
-    let limit_packets = (spec.queue_bytes / PACKET_BYTES_TYPICAL).max(1000);
+    let limit_packets = limit_packets(spec);
     let mut command = format!("tc qdisc add dev {device} root netem delay {delay_us}us");
     if half_jitter_us > 0 {
         command += &format!(" {half_jitter_us}us");
@@ -107,6 +114,28 @@ fn parse_counters(text: &str) -> Option<Reading> {
     })
 }
 
+/// netem has one counter for the losses that were asked for and for its full queue. Losses are
+/// what chance can explain; what is beyond that was dropped by the queue.
+fn told_apart(counted: Reading, loss: f64) -> Reading {
+    let dropped = counted.dropped_queue;
+    let offered = (counted.packets + dropped) as f64;
+    let deviation = (offered * loss * (1.0 - loss)).sqrt();
+    let explained = (offered * loss + DEVIATIONS_MAX * deviation).ceil() as u64;
+    let dropped_loss = if loss > 0.0 {
+        dropped.min(explained)
+    } else {
+        0
+    };
+    Reading {
+        dropped_loss,
+        dropped_queue: dropped - dropped_loss,
+        ..counted
+    }
+}
+
+/// Chance exceeds this many standard deviations once in three million readings.
+const DEVIATIONS_MAX: f64 = 5.0;
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -152,6 +181,26 @@ mod tests {
             (123_456, 789, 3)
         );
         assert!(parse_counters("qdisc noqueue 0: root refcnt 2\n").is_none());
+    }
+
+    #[test]
+    fn losses_that_were_asked_for_are_not_drops_of_the_queue() {
+        let counted = |dropped_queue| Reading {
+            packets: 10_000 - dropped_queue,
+            dropped_queue,
+            ..Reading::default()
+        };
+        let split = |dropped, loss| {
+            let reading = told_apart(counted(dropped), loss);
+            (reading.dropped_loss, reading.dropped_queue)
+        };
+        assert_eq!(split(110, 0.01), (110, 0));
+        assert_eq!(split(7, 0.0), (0, 7));
+        let (loss, queue) = split(1100, 0.01);
+        assert!(
+            (100..=160).contains(&loss) && queue == 1100 - loss,
+            "{loss} {queue}"
+        );
     }
 
     #[test]
