@@ -1,5 +1,6 @@
 //! The sweep as values: which cells there are, what each asks of the generator, who runs where.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -236,6 +237,14 @@ pub(super) fn cells(spec: &BenchSpec) -> Result<Vec<CellPlan>, BenchError> {
     Ok(plans)
 }
 
+    let mut keys = BTreeSet::new();
+    for key in plans.iter().map(|plan| plan.parameters.key()) {
+        if let Some(key) = keys.replace(key) {
+            // Results are named by key: the second of two equal cells would replace the first.
+            let sentence = format!("the lists of the sweep repeat a value: {key} comes up twice");
+            return Err(BenchError::Sweep(sentence));
+        }
+    }
 fn plan(
     spec: &BenchSpec,
     clients: u32,
