@@ -63,6 +63,28 @@ impl Default for LinkSpec {
     }
 }
 
+impl LinkSpec {
+    /// The most that each direction of a link of this kind holds, and its unit.
+    pub(crate) fn queue_bound(&self, kind: LinkKind) -> (u64, &'static str) {
+        match kind {
+            LinkKind::Netem => (netem::limit_packets(self) as u64, "packets"),
+            LinkKind::Loopback | LinkKind::Tun | LinkKind::StandIn => {
+                (self.queue_bytes as u64, "bytes")
+            }
+        }
+    }
+
+    /// True if nothing is asked for that loopback does not have.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.delay.is_zero() && !self.is_more_than_delay()
+    }
+
+    /// True if anything is asked for that a stand-in cannot give.
+    fn is_more_than_delay(&self) -> bool {
+        !self.jitter.is_zero() || self.loss > 0.0 || self.rate_bytes_per_s.is_some()
+    }
+}
+
 /// How a link delays, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -136,13 +158,16 @@ impl Link {
     /// Sets up the best link that this machine offers for `spec`.
     pub fn establish(spec: &LinkSpec) -> Result<Self, LinkError> {
         check(spec)?;
-        if spec.delay.is_zero() && spec.kind.is_none() {
+        if spec.is_plain() && spec.kind.is_none() {
             return Ok(Self::with(spec, Path::Loopback, Vec::new()));
         }
         let mut notes = Vec::new();
         for kind in spec.kind.map_or_else(|| KINDS.to_vec(), |kind| vec![kind]) {
             let path = match kind {
                 LinkKind::Loopback => Ok(Path::Loopback),
+                LinkKind::StandIn if spec.is_more_than_delay() => {
+                    Err(io::Error::other(STAND_IN_ONLY_DELAYS))
+                }
                 LinkKind::StandIn => Ok(Path::StandIn),
                 LinkKind::Netem => netem_path(spec, &mut notes),
                 LinkKind::Tun => tun_path(spec, &mut notes),
@@ -241,14 +266,15 @@ impl Link {
     }
 
     /// Measures empty exchanges and refuses a link that is not what was asked for. A disturbed
-    /// measurement is repeated twice. A stand-in has nothing to measure here.
+    /// measurement is repeated twice. A stand-in has nothing to measure here. What is measured
+    /// may still be subject to a `reservation`.
     pub fn measure_idle(&self, exchanges: usize) -> Result<Option<IdleExchange>, LinkError> {
         if self.kind() == LinkKind::StandIn {
             return Ok(None);
         }
         let mut measured = self.exchange(exchanges).map_err(LinkError::Measure)?;
         for _ in 0..MEASUREMENT_REPEATS {
-            if self.objection(&measured).is_none() {
+            if self.objection(&measured).is_none() && self.reservation(&measured).is_none() {
                 break;
             }
             measured = self.exchange(exchanges).map_err(LinkError::Measure)?;
@@ -260,6 +286,12 @@ impl Link {
                 reason,
             }),
         }
+    }
+
+    /// What makes a link that was not refused doubtful: its median is above the contract of
+    /// half a millisecond.
+    pub fn reservation(&self, measured: &IdleExchange) -> Option<String> {
+        self.excess(measured, IDLE_EXCESS_NS_CONTRACT)
     }
 
     fn with(spec: &LinkSpec, path: Path, notes: Vec<String>) -> Self {
@@ -347,8 +379,8 @@ impl Link {
                 server,
                 forwarder: None,
             } => (
-                netem::reading(client, netem::CLIENT_DEVICE).unwrap_or_default(),
-                netem::reading(server, netem::SERVER_DEVICE).unwrap_or_default(),
+                netem::reading(client, netem::CLIENT_DEVICE, self.spec.loss).unwrap_or_default(),
+                netem::reading(server, netem::SERVER_DEVICE, self.spec.loss).unwrap_or_default(),
                 Duration::ZERO,
             ),
         };
@@ -387,9 +419,13 @@ const KINDS: [LinkKind; 3] = [LinkKind::Netem, LinkKind::Tun, LinkKind::StandIn]
 const CLIENT_DEVICE: &str = "mw0";
 const SERVER_DEVICE: &str = "mw1";
 const MEASUREMENT_REPEATS: usize = 2;
-/// How much slower than asked the median of an idle exchange may be. A quiet machine adds
-/// 0.2 ms; one that adds this much distorts what is to be measured.
+/// How much slower than asked the median of an idle exchange may be without a remark. A quiet
+/// machine adds 0.2 ms.
+const IDLE_EXCESS_NS_CONTRACT: u64 = 500_000;
+/// The same for a link that is used at all: a machine that adds more distorts what is measured.
 const IDLE_EXCESS_NS_MAX: u64 = 5_000_000;
+/// Eight bytes with their headers, options included, and a link layer's.
+const EXCHANGE_PACKET_BYTES: u64 = 100;
 /// Packets a TUN device holds while the forwarder is not running: more than 10,000 clients'
 /// replies and acknowledgements of one burst.
 const DEVICE_QUEUE_PACKETS: u32 = 32_768;
@@ -407,12 +443,17 @@ fn check(spec: &LinkSpec) -> Result<(), LinkError> {
             "the rate must be more than 0 bytes per second",
         ));
     }
+    if spec.kind == Some(LinkKind::StandIn) && spec.is_more_than_delay() {
+        return Err(LinkError::BadSpec(STAND_IN_ONLY_DELAYS));
+    }
     if spec.delay > DELAY_MAX || spec.jitter > DELAY_MAX {
         return Err(LinkError::BadSpec("delay and jitter must be at most 60 s"));
     }
     Ok(())
 }
 
+const STAND_IN_ONLY_DELAYS: &str = "jitter, loss and rate need a link of our own, with the \
+                                    built-in server and root; a stand-in only delays";
 const DELAY_MAX: Duration = Duration::from_secs(60);
 
 fn netem_path(spec: &LinkSpec, notes: &mut Vec<String>) -> io::Result<Path> {
@@ -484,4 +525,97 @@ fn prepare(spec: &LinkSpec) -> io::Result<Vec<String>> {
         notes.push("the congestion control is the system's own".to_owned());
     }
     Ok(notes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> LinkSpec {
+        LinkSpec {
+            delay: Duration::from_millis(20),
+            ..LinkSpec::default()
+        }
+    }
+
+    /// An exchange whose ways took at least `min_us` and half of `round_trip_us` in the middle.
+    fn exchange(min_us: u64, round_trip_us: u64) -> IdleExchange {
+        let spread = |min_us: u64, p50_us: u64| Spread {
+            min_ns: min_us * 1000,
+            p50_ns: p50_us * 1000,
+            p99_ns: p50_us * 1000,
+            max_ns: p50_us * 1000,
+        };
+        IdleExchange {
+            exchanges: 20,
+            round_trip: spread(2 * min_us, round_trip_us),
+            up: spread(min_us, round_trip_us / 2),
+            down: spread(min_us, round_trip_us / 2),
+        }
+    }
+
+    #[test]
+    fn a_link_is_doubted_above_half_a_millisecond_and_refused_above_five() {
+        let link = Link::with(&spec(), Path::Loopback, Vec::new());
+        let judge = |measured: &IdleExchange| {
+            let (refused, doubted) = (link.objection(measured), link.reservation(measured));
+            (refused.is_some(), doubted.is_some())
+        };
+        assert_eq!(judge(&exchange(20_050, 40_400)), (false, false));
+        assert_eq!(judge(&exchange(20_050, 40_600)), (false, true));
+        assert_eq!(judge(&exchange(20_050, 45_100)), (true, true));
+        assert!(judge(&exchange(19_999, 40_100)).0);
+        let reason = link.reservation(&exchange(20_050, 40_600)).unwrap();
+        assert_eq!(
+            reason,
+            "the median round trip is 40600 us, more than 40500 us"
+        );
+    }
+
+    #[test]
+    fn the_time_on_a_bottleneck_is_not_an_excess() {
+        let slow = LinkSpec {
+            rate_bytes_per_s: Some(8000),
+            ..spec()
+        };
+        let link = Link::with(&slow, Path::Loopback, Vec::new());
+        assert_eq!(link.reservation(&exchange(30_000, 60_000)), None);
+    }
+
+    #[test]
+    fn a_stand_in_refuses_what_it_cannot_do() {
+        for more in [
+            LinkSpec {
+                jitter: Duration::from_millis(1),
+                ..spec()
+            },
+            LinkSpec {
+                loss: 0.01,
+                ..spec()
+            },
+            LinkSpec {
+                rate_bytes_per_s: Some(1_000_000),
+                ..spec()
+            },
+        ] {
+            let asked = LinkSpec {
+                kind: Some(LinkKind::StandIn),
+                ..more
+            };
+            let error = Link::establish(&asked).unwrap_err();
+            assert!(error.to_string().contains("only delays"), "{error}");
+            let without_delay = LinkSpec {
+                delay: Duration::ZERO,
+                kind: None,
+                ..asked
+            };
+            assert!(!without_delay.is_plain());
+        }
+    }
+
+    #[test]
+    fn the_queue_of_netem_is_counted_in_packets() {
+        assert_eq!(spec().queue_bound(LinkKind::Netem), (65_536, "packets"));
+        assert_eq!(spec().queue_bound(LinkKind::Tun), (64 << 20, "bytes"));
+    }
 }

@@ -82,6 +82,7 @@ pub(super) fn add_link(
     stats: Option<&LinkStats>,
 ) {
     let spec = link.spec();
+    let (queue_max, queue_unit) = spec.queue_bound(link.kind());
     let mut note = match link.kind() {
         LinkKind::Loopback | LinkKind::Netem => String::new(),
         LinkKind::Tun => "packets pass a forwarder of ours between two namespaces".to_owned(),
@@ -101,12 +102,16 @@ pub(super) fn add_link(
         rate_bit_per_s: spec.rate_bytes_per_s.map(|rate| rate as f64 * 8.0),
         empty_rtt_min_us: idle.map(|idle| idle.round_trip.min_ns as f64 / 1e3),
         empty_rtt_p50_us: idle.map(|idle| idle.round_trip.p50_ns as f64 / 1e3),
-        queue_max: stats.map(|_| spec.queue_bytes as u64),
-        queue_unit: stats.map_or_else(String::new, |_| "bytes".to_owned()),
+        queue_max: stats.map(|_| queue_max),
+        queue_unit: stats.map_or_else(String::new, |_| queue_unit.to_owned()),
         drops: stats.map_or(0, LinkStats::dropped_packets),
         cpu_s: stats.map(|stats| stats.cpu_ns as f64 / 1e9),
         note,
     });
+    if let Some(reason) = idle.and_then(|idle| link.reservation(idle)) {
+        let reason = format!("the link is slower than asked: {reason}");
+        cell.assessment.add(Verdict::Suspect, reason);
+    }
     if let Some(stats) = stats {
         assess_link(cell, stats);
     }
