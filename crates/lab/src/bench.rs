@@ -213,12 +213,20 @@ impl From<RunError> for BenchError {
 /// A server of ours is put behind the best link there is; one that runs elsewhere cannot be moved
 /// into a namespace, so that a delay for it is put on the generator's own sockets.
 fn link_spec(spec: &BenchSpec) -> LinkSpec {
-    let stand_in = spec.url.is_some() && !spec.link_delay.is_zero();
-    LinkSpec {
+    let default = LinkSpec::default();
+    let asked = LinkSpec {
         delay: spec.link_delay,
-        kind: stand_in.then_some(LinkKind::StandIn),
+        jitter: spec.link_jitter,
+        loss: spec.link_loss,
+        rate_bytes_per_s: spec.link_rate_bit_per_s.map(|bits| bits.div_ceil(8)),
+        queue_bytes: spec.link_queue_bytes.unwrap_or(default.queue_bytes),
         seed: spec.seed,
-        ..LinkSpec::default()
+        ..default
+    };
+    let stand_in = spec.url.is_some() && !asked.is_plain();
+    LinkSpec {
+        kind: stand_in.then_some(LinkKind::StandIn),
+        ..asked
     }
 }
 

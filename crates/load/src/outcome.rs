@@ -251,6 +251,7 @@ fn parameters(plan: &Plan) -> Parameters {
         },
         in_flight: scenario.in_flight_max().map(u64::from),
         link_delay_ms: scenario.link_delay.map(milliseconds),
+        ..Parameters::default()
     }
 }
 

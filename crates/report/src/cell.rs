@@ -73,6 +73,18 @@ pub struct Parameters {
     pub in_flight: Option<u64>,
     /// Delay of the link per direction, milliseconds.
     pub link_delay_ms: Option<f64>,
+    /// Jitter of the link per direction, milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link_jitter_ms: Option<f64>,
+    /// Share of packets that the link was to drop, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link_loss: Option<f64>,
+    /// Bottleneck of the link per direction, bits per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link_rate_bit_per_s: Option<u64>,
+    /// Bytes that the link was to hold at most per direction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link_queue_bytes: Option<u64>,
 }
 
 /// The latency histograms of a cell.
@@ -176,6 +188,10 @@ impl Parameters {
         part("s", count(self.message_bytes), "");
         part("r", count(self.replies), "");
         part("l", self.link_delay_ms, "ms");
+        part("j", self.link_jitter_ms, "ms");
+        part("loss", self.link_loss, "");
+        part("rate", self.link_rate_bit_per_s.and_then(count), "");
+        part("queue", self.link_queue_bytes.and_then(count), "");
         key
     }
 }

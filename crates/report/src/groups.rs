@@ -85,7 +85,29 @@ pub(crate) fn described(parameters: &Parameters) -> String {
         }
         Some(_) | None => {}
     }
+    parts.extend(link_extras(parameters));
     parts.join(", ")
+}
+
+/// What was asked of the link beside its delay.
+fn link_extras(parameters: &Parameters) -> Vec<String> {
+    let jitter = parameters.link_jitter_ms;
+    let rate = parameters.link_rate_bit_per_s;
+    let queue = parameters.link_queue_bytes;
+    let extras = [
+        jitter.map(|ms| {
+            format!(
+                "{} jitter",
+                format::round_number(&format::latency(ms * 1e3))
+            )
+        }),
+        parameters
+            .link_loss
+            .map(|loss| format!("{} loss", format::percent(loss))),
+        rate.map(|bits| format!("{} bit/s", format::rate(bits as f64))),
+        queue.map(|bytes| format!("{} link queue", format::bytes(bytes as f64))),
+    ];
+    extras.into_iter().flatten().collect()
 }
 
 /// `1 batch`, `20 batches`; the ending is what the plural adds, or all of an irregular plural.

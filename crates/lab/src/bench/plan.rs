@@ -30,6 +30,14 @@ pub struct BenchSpec {
     pub replies: u16,
     /// Delay of the link, each way; zero is no link.
     pub link_delay: Duration,
+    /// Each packet takes up to this much longer.
+    pub link_jitter: Duration,
+    /// Share of the packets that the link drops at random, 0 to less than 1.
+    pub link_loss: f64,
+    /// Bottleneck of each direction in bits per second; none without.
+    pub link_rate_bit_per_s: Option<u64>,
+    /// Bytes that each direction holds at most; without, enough for every burst of a bench.
+    pub link_queue_bytes: Option<usize>,
     /// How long replies are awaited after the last send.
     pub drain: Duration,
     /// Unit of the times in the messages.
@@ -65,6 +73,10 @@ impl BenchSpec {
             batches: 20,
             replies: 4,
             link_delay: Duration::from_millis(20),
+            link_jitter: Duration::ZERO,
+            link_loss: 0.0,
+            link_rate_bit_per_s: None,
+            link_queue_bytes: None,
             drain: Duration::from_secs(10),
             time_unit: TimeUnit::Microseconds,
             threads: None,
@@ -225,6 +237,14 @@ pub(super) fn cells(spec: &BenchSpec) -> Result<Vec<CellPlan>, BenchError> {
             }
         }
     }
+    let mut keys = BTreeSet::new();
+    for key in plans.iter().map(|plan| plan.parameters.key()) {
+        if let Some(key) = keys.replace(key) {
+            // Results are named by key: the second of two equal cells would replace the first.
+            let sentence = format!("the lists of the sweep repeat a value: {key} comes up twice");
+            return Err(BenchError::Sweep(sentence));
+        }
+    }
     // Every mistake is found before the first server is started.
     let probe = Placement {
         threads: 1,
@@ -237,14 +257,6 @@ pub(super) fn cells(spec: &BenchSpec) -> Result<Vec<CellPlan>, BenchError> {
     Ok(plans)
 }
 
-    let mut keys = BTreeSet::new();
-    for key in plans.iter().map(|plan| plan.parameters.key()) {
-        if let Some(key) = keys.replace(key) {
-            // Results are named by key: the second of two equal cells would replace the first.
-            let sentence = format!("the lists of the sweep repeat a value: {key} comes up twice");
-            return Err(BenchError::Sweep(sentence));
-        }
-    }
 fn plan(
     spec: &BenchSpec,
     clients: u32,
@@ -262,6 +274,11 @@ fn plan(
         rate_per_s: None,
         in_flight: None,
         link_delay_ms: Some(spec.link_delay.as_secs_f64() * 1e3),
+        link_jitter_ms: (!spec.link_jitter.is_zero())
+            .then_some(spec.link_jitter.as_secs_f64() * 1e3),
+        link_loss: (spec.link_loss > 0.0).then_some(spec.link_loss),
+        link_rate_bit_per_s: spec.link_rate_bit_per_s,
+        link_queue_bytes: spec.link_queue_bytes.map(|bytes| bytes as u64),
     };
     CellPlan {
         parameters,
@@ -335,6 +352,48 @@ mod tests {
             ..spec()
         };
         assert!(matches!(cells(&url), Err(BenchError::Spec(_))));
+    }
+
+    #[test]
+    fn a_list_that_repeats_a_value_is_refused() {
+        let twice = BenchSpec {
+            clients: vec![1000, 2000, 1000],
+            ..spec()
+        };
+        let error = cells(&twice).unwrap_err().to_string();
+        assert!(
+            error.contains("c1000_b1_n20_w1000_s1024_r4_l20ms comes up twice"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_else_is_asked_of_the_link_is_in_the_key_and_in_the_link() {
+        let lossy = BenchSpec {
+            link_jitter: Duration::from_millis(2),
+            link_loss: 0.01,
+            link_rate_bit_per_s: Some(10_000_000),
+            link_queue_bytes: Some(100_000),
+            ..spec()
+        };
+        let key = cells(&lossy).unwrap()[0].parameters.key();
+        assert!(
+            key.ends_with("_l20ms_j2ms_loss0.01_rate10000000_queue100000"),
+            "{key}"
+        );
+        let link = super::super::link_spec(&lossy);
+        assert_eq!((link.jitter, link.loss), (Duration::from_millis(2), 0.01));
+        assert_eq!(
+            (link.rate_bytes_per_s, link.queue_bytes),
+            (Some(1_250_000), 100_000)
+        );
+        let elsewhere = BenchSpec {
+            url: Some("ws://127.0.0.1:1/".to_owned()),
+            link_delay: Duration::ZERO,
+            ..lossy
+        };
+        let kind = super::super::link_spec(&elsewhere).kind;
+        assert_eq!(kind, Some(crate::link::LinkKind::StandIn));
     }
 
     #[test]
