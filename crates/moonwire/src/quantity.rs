@@ -59,6 +59,19 @@ pub(crate) fn size(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("'{text}' is not a size; write bytes such as 512, 16KiB or 1MiB"))
 }
 
+/// A share from 0 to less than 1, as `0.01` or `1%`.
+pub(crate) fn fraction(text: &str) -> Result<f64, String> {
+    let (digits, divisor) = match text.trim().strip_suffix('%') {
+        Some(digits) => (digits, 100.0),
+        None => (text, 1.0),
+    };
+    let share = digits.trim().parse().map(|value: f64| value / divisor);
+    share
+        .ok()
+        .filter(|share| (0.0..1.0).contains(share))
+        .ok_or_else(|| format!("'{text}' is not a share from 0 to below 1; write 0.01 or 1%"))
+}
+
 /// `NAME=VALUE` or, for headers, `Name: value`.
 pub(crate) fn pair(text: &str, separator: char) -> Result<(String, String), String> {
     match text.split_once(separator) {
@@ -149,6 +162,16 @@ mod tests {
         assert_eq!(size("1kB"), Ok(1000));
         assert_eq!(size("0"), Ok(0));
         assert!(size("1.5").is_err());
+    }
+
+    #[test]
+    fn a_fraction_is_a_number_or_a_percentage_below_all() {
+        assert_eq!(fraction("0.01"), Ok(0.01));
+        assert_eq!(fraction("1%"), Ok(0.01));
+        assert_eq!(fraction("0"), Ok(0.0));
+        for refused in ["1", "100%", "-0.1", "NaN", "few", "%"] {
+            assert!(fraction(refused).is_err(), "{refused}");
+        }
     }
 
     #[test]

@@ -43,6 +43,21 @@ pub(crate) struct BenchArgs {
     /// Delay of each direction of the link; 20ms with the built-in server, none with --url
     #[arg(long, value_name = "DURATION", value_parser = quantity::duration_ms)]
     pub(crate) link_delay: Option<Duration>,
+    /// Each packet takes up to this much longer; not with --url
+    #[arg(long, value_name = "DURATION", default_value = "0", conflicts_with = "url",
+          value_parser = quantity::duration_ms)]
+    pub(crate) link_jitter: Duration,
+    /// Share of packets the link drops at random, such as 0.01 or 1%; not with --url
+    #[arg(long, value_name = "FRACTION", default_value = "0", conflicts_with = "url",
+          value_parser = quantity::fraction)]
+    pub(crate) link_loss: f64,
+    /// Bottleneck of each direction in bits per second, such as 10m or 1g; not with --url
+    #[arg(long, value_name = "BITS_PER_S", conflicts_with = "url",
+          value_parser = quantity::positive)]
+    pub(crate) link_rate: Option<u64>,
+    /// Bytes each direction of the link holds at most, 64MiB normally; not with --url
+    #[arg(long, value_name = "BYTES", conflicts_with = "url", value_parser = quantity::size)]
+    pub(crate) link_queue: Option<usize>,
     /// Unit of the times inside the JSON; `ms` speaks to servers of seed 001 as they are
     #[arg(long, value_enum, default_value = "us")]
     pub(crate) time_unit: TimeUnit,

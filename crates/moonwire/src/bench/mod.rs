@@ -72,6 +72,10 @@ fn spec(args: &BenchArgs) -> Result<BenchSpec> {
         replies: u16::try_from(args.replies)
             .map_err(|_| anyhow!("--replies is at most {}", u16::MAX))?,
         link_delay,
+        link_jitter: args.link_jitter,
+        link_loss: args.link_loss,
+        link_rate_bit_per_s: args.link_rate,
+        link_queue_bytes: args.link_queue,
         drain: args.drain,
         time_unit: time_unit(args.time_unit),
         insecure: args.insecure,
