@@ -226,6 +226,8 @@ fn session_limits(scenario: &Scenario) -> SessionLimits {
         idle_timeout: None,
         pong_timeout: None,
         close_timeout: CLOSE_TIMEOUT,
+        // A client that never pauses never waits for this one.
+        write_timeout: SessionLimits::default().write_timeout,
     }
 }
 
