@@ -39,17 +39,15 @@ pub(crate) fn idle_memory(programs: &Programs, table: &mut Table) -> Result<()> 
             up == connections,
             "only {up} of {connections} connections came up"
         );
-        let held = samples
-            .iter()
-            .map(|sample| sample.rss_bytes)
-            .fold(0.0, f64::max);
+        let (held, peak) = held_and_peak(&samples).context("too few samples of RSS")?;
         let each = (held - empty) / connections as f64;
         table.line(
-            format!("memory of {connections} idle {scheme} connections, each, at the peak"),
+            format!("memory of {connections} idle {scheme} connections, each"),
             format!(
-                "{each:.0} B ({:.1} MiB over {:.1} MiB)",
+                "{each:.0} B ({:.1} MiB over {:.1} MiB; {:.0} B at the peak of the handshakes)",
                 mib(held - empty),
-                mib(empty)
+                mib(empty),
+                (peak - empty) / connections as f64
             ),
             format!("under {goal} B"),
             each < f64::from(goal),
@@ -92,6 +90,23 @@ pub(crate) fn five_minutes(programs: &Programs, table: &mut Table) -> Result<()>
         growth < GROWTH_BYTES_MAX,
     );
     Ok(())
+}
+
+/// What was resident in the middle of the time, when all connections were up and idle, and at
+/// most.
+fn held_and_peak(samples: &[Sample]) -> Option<(f64, f64)> {
+    let third = samples.len() / 3;
+    let mut middle: Vec<f64> = samples
+        .get(third..2 * third)?
+        .iter()
+        .map(|sample| sample.rss_bytes)
+        .collect();
+    middle.sort_by(f64::total_cmp);
+    let peak = samples
+        .iter()
+        .map(|sample| sample.rss_bytes)
+        .fold(0.0, f64::max);
+    Some((*middle.get(middle.len() / 2)?, peak))
 }
 
 #[derive(Clone, Copy)]
@@ -196,6 +211,17 @@ mod tests {
         let slope = Slope::of(&noisy).unwrap();
         assert!(slope.bytes_per_s.abs() < slope.interval);
         assert!(Slope::of(&samples[..2]).is_none());
+    }
+
+    #[test]
+    fn the_middle_is_what_is_held() {
+        let sample = |rss_bytes: f64| Sample {
+            at_s: 0.0,
+            rss_bytes,
+        };
+        let samples = [1.0, 9.0, 5.0, 5.0, 2.0, 2.0].map(sample);
+        assert_eq!(held_and_peak(&samples), Some((5.0, 9.0)));
+        assert_eq!(held_and_peak(&samples[..2]), None);
     }
 
     #[test]
