@@ -59,6 +59,8 @@ function amplify.onMessage(handler, opcode, message)
   reply.server_latency = received_at - request.created_at
 
   local text = json.encode(reply)
+  -- What the client sent may be large; it is not kept until the next message.
+  reply.client_id, reply.msg_id, reply.msg = nil, nil, nil
   for _ = 1, replies do
     if not ws:send(handler, opcode, text) then
       return false

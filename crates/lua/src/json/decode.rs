@@ -1,6 +1,7 @@
 //! JSON text to Lua values.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::fmt;
 
 use mlua::{Lua, Table, Value};
@@ -9,7 +10,9 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 /// Parses `text`, which must be one JSON value. `array` becomes the metatable of arrays.
 pub(crate) fn decode(lua: &Lua, text: &[u8], array: &Table) -> serde_json::Result<Value> {
     let mut parser = serde_json::Deserializer::from_slice(text);
-    let value = Node { lua, array }.deserialize(&mut parser)?;
+    let left = Cell::new(TABLES_MAX);
+    let left = &left;
+    let value = Node { lua, array, left }.deserialize(&mut parser)?;
     parser.end()?;
     Ok(value)
 }
@@ -19,6 +22,19 @@ pub(crate) fn decode(lua: &Lua, text: &[u8], array: &Table) -> serde_json::Resul
 struct Node<'a> {
     lua: &'a Lua,
     array: &'a Table,
+    /// Tables that may still be made.
+    left: &'a Cell<usize>,
+}
+
+impl Node<'_> {
+    /// One more table, unless the text has too many.
+    fn count_table<E: Error>(self) -> Result<(), E> {
+        let left = self.left.get().checked_sub(1);
+        let left = left
+            .ok_or_else(|| E::custom(format_args!("more than {TABLES_MAX} arrays and objects")))?;
+        self.left.set(left);
+        Ok(())
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for Node<'_> {
@@ -65,6 +81,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        self.count_table()?;
         let table = self.lua.create_table().map_err(A::Error::custom)?;
         table
             .set_metatable(Some(self.array.clone()))
@@ -78,6 +95,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        self.count_table()?;
         let table = self
             .lua
             .create_table_with_capacity(0, FIELDS_EXPECTED)
@@ -118,6 +136,10 @@ impl<'de> Visitor<'de> for Key {
         Ok(Cow::Owned(key.to_owned()))
     }
 }
+
+/// Arrays and objects of one text. A table takes a hundred times the bytes of the `[]` that
+/// asks for it, and all other clients of the worker wait while it is made.
+const TABLES_MAX: usize = 131_072;
 
 /// Most objects in messages are small; this saves a table from growing three times.
 const FIELDS_EXPECTED: usize = 4;

@@ -173,3 +173,17 @@ fn amplify_refuses_a_wrong_config() {
         assert!(error.contains(wanted), "{error}");
     }
 }
+
+/// A few bytes each make a table each: the worker of everybody must not make millions of them.
+#[test]
+fn amplify_refuses_a_message_of_very_many_tables() {
+    let mut instance = load("amplify", json!({})).unwrap();
+    let many = |values: usize| format!("{{\"created_at\":1,\"msg\":[0{}]}}", ",[]".repeat(values));
+    let (code, reason) = refusal(&mut instance, many(1_000_000).as_bytes());
+    assert_eq!(code, 1007);
+    assert!(
+        reason.contains("more than 131072 arrays and objects"),
+        "{reason}"
+    );
+    exchange(&mut instance, Opcode::Text, many(90_000).as_bytes());
+}
