@@ -170,6 +170,7 @@ const SHIPPED: &str = "
 target = '/echo'
 [services.amplify]
 target = '/amplify'
+message_bytes_max = 262144
 ";
 
 /// Paths that the server answers itself.
