@@ -53,6 +53,10 @@ pub(crate) fn check(command: &mut Command) -> Result<Tally> {
     let status = command
         .status()
         .with_context(|| format!("cannot run {command:?}"))?;
+    if !status.success() {
+        // A command that a signal ended says nothing itself.
+        eprintln!("{command:?} ended with {status}");
+    }
     Ok(if status.success() {
         Tally::PASSED
     } else {
