@@ -91,7 +91,7 @@ pub(crate) struct BenchArgs {
 }
 
 const EXAMPLES: &str = "Examples:
-  The main job, about three minutes:
+  The main job, about a minute and a half:
     moonwire bench
   The suite of seed 001 in full:
     moonwire bench --batches 100
