@@ -243,6 +243,7 @@ fn parameters(plan: &Plan) -> Parameters {
         batch,
         wait_ms,
         batches,
+        stagger_ms: batches.map(|_| milliseconds(scenario.stagger.unwrap_or_default())),
         message_bytes: size as u64,
         replies: u64::from(scenario.replies),
         rate_per_s: match scenario.pacing {

@@ -92,7 +92,8 @@ pub struct Settings {
     pub connect_rate: Option<f64>,
     /// Send nothing before every connection is up or given up.
     pub barrier: bool,
-    /// Delays the first send of connection `c` by `c mod stagger` in whole milliseconds.
+    /// Spreads the first sends evenly over this long: connection `c` of `n` starts `c / n` of it
+    /// late.
     pub stagger: Option<Duration>,
     /// What is sent, and how a reply is verified.
     pub workload: Workload,
@@ -348,9 +349,9 @@ fn check_pacing(settings: &Settings) -> Result<(), ScenarioError> {
     }
     check_stop(settings)?;
     if let Some(stagger) = settings.stagger
-        && (stagger.as_millis() == 0 || stagger > DURATION_MAX)
+        && stagger > DURATION_MAX
     {
-        return mistake("a stagger must be at least 1 ms and at most 30 days");
+        return mistake("the stagger must be at most 30 days");
     }
     if settings.drain > DURATION_MAX {
         return mistake("the drain must be at most 30 days");

@@ -17,8 +17,8 @@ pub(crate) struct Schedule {
     end_ns: u64,
     /// Messages over all connections; `None` where only time ends them.
     messages: Option<u64>,
-    /// Connection `c` starts `c mod stagger_ms` milliseconds late.
-    stagger_ms: Option<u64>,
+    /// The connections' own times start one after the other, evenly over this long.
+    stagger_ns: u64,
     seed: u64,
 }
 
@@ -54,21 +54,19 @@ impl Schedule {
             connections,
             end_ns,
             messages,
-            stagger_ms: scenario.stagger.map(|stagger| stagger.as_millis() as u64),
+            stagger_ns: scenario.stagger.map_or(0, duration_ns),
             seed: scenario.seed,
         }
     }
 
     /// The cursor of `connection`, which comes up `joined_ns` after the start: 0 behind a barrier.
     pub(crate) fn join(&self, connection: u32, joined_ns: u64) -> Cursor {
-        let stagger_ms = self
-            .stagger_ms
-            .map_or(0, |window| u64::from(connection) % window);
+        let stagger_ns = self.stagger_ns(u64::from(connection));
         let mut cursor = Cursor {
             next_ns: NEVER,
             k: 0,
             left: self.share(connection),
-            epoch_ns: joined_ns.saturating_add(stagger_ms * 1_000_000),
+            epoch_ns: joined_ns.saturating_add(stagger_ns),
             random: fastrand::Rng::with_seed(mix(self.seed, u64::from(connection))),
         };
         if let Shape::Constant { rate_millihertz } = self.shape {
@@ -146,11 +144,11 @@ impl Schedule {
                 },
                 _,
             ) => {
-                let stagger = self.stagger_ms.unwrap_or(1).saturating_sub(1) * 1_000_000;
+                let last_ns = self.stagger_ns(self.connections - 1);
                 Some(
                     ((own - 1) / batch)
                         .saturating_mul(wait_ns)
-                        .saturating_add(stagger),
+                        .saturating_add(last_ns),
                 )
             }
             (Shape::Closed | Shape::Hold, _)
@@ -205,6 +203,12 @@ impl Schedule {
         } else {
             NEVER
         };
+    }
+
+    /// How much later than the others' first the first message of `connection` is.
+    fn stagger_ns(&self, connection: u64) -> u64 {
+        let place_ns = u128::from(self.stagger_ns) * u128::from(connection);
+        u64::try_from(place_ns / u128::from(self.connections)).unwrap_or(NEVER)
     }
 
     /// The constant rate: message `i = k * connections + connection` at `i / rate`.
@@ -429,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_those_of_seed_001() {
+    fn batches_start_evenly_over_the_stagger() {
         let wait = Duration::from_millis(1000);
         let schedule = schedule_with(Settings {
             connections: 250,
@@ -443,12 +447,15 @@ mod tests {
             stagger: Some(Duration::from_millis(100)),
             ..Settings::default()
         });
-        let milliseconds: Vec<u64> = times(&schedule, 142, 0)
+        let microseconds: Vec<u64> = times(&schedule, 142, 0)
             .iter()
-            .map(|ns| ns / 1_000_000)
+            .map(|ns| ns / 1_000)
             .collect();
-        assert_eq!(milliseconds, [42, 42, 1042, 1042, 2042, 2042]);
-        assert_eq!(schedule.planned_ns(), Some(2_099_000_000));
+        assert_eq!(
+            microseconds,
+            [56_800, 56_800, 1_056_800, 1_056_800, 2_056_800, 2_056_800]
+        );
+        assert_eq!(schedule.planned_ns(), Some(2_099_600_000));
     }
 
     #[test]

@@ -60,6 +60,9 @@ pub struct Parameters {
     pub batch: Option<u64>,
     /// Milliseconds between batches.
     pub wait_ms: Option<f64>,
+    /// Time over which the clients' first batches are spread, milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stagger_ms: Option<f64>,
     /// Payload size in bytes.
     #[serde(rename = "message_size")]
     pub message_bytes: u64,
@@ -171,6 +174,11 @@ impl Default for OneWay {
 }
 
 impl Parameters {
+    /// Whether the clients send within a part of the wait only.
+    pub(crate) fn is_bunched(&self) -> bool {
+        self.stagger_ms.is_some() && self.stagger_ms != self.wait_ms
+    }
+
     /// A name for files and tables that holds every parameter: `c1000_b1_n20_w1000_s1024_r4`.
     pub fn key(&self) -> String {
         let mut key = format!("c{}", self.clients);
@@ -183,6 +191,8 @@ impl Parameters {
         part("b", self.batch.and_then(count), "");
         part("n", self.batches.and_then(count), "");
         part("w", self.wait_ms, "");
+        // Spread over the whole wait is what is meant when nothing is said.
+        part("g", self.stagger_ms.filter(|_| self.is_bunched()), "");
         part("q", self.rate_per_s, "");
         part("p", self.in_flight.and_then(count), "");
         part("s", count(self.message_bytes), "");

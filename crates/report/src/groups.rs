@@ -62,6 +62,13 @@ pub(crate) fn described(parameters: &Parameters) -> String {
     if let Some(wait_ms) = parameters.wait_ms {
         sending = format!("{sending} every {}", duration(wait_ms));
     }
+    match parameters.stagger_ms.filter(|_| parameters.is_bunched()) {
+        Some(stagger_ms) if stagger_ms > 0.0 => {
+            sending = format!("{sending} within {}", duration(stagger_ms));
+        }
+        Some(_) => sending.push_str(" at once"),
+        None => {}
+    }
     if !sending.is_empty() {
         parts.push(sending.trim_start().to_owned());
     }
@@ -152,6 +159,11 @@ mod tests {
             groups.iter().map(counts).collect::<Vec<_>>(),
             [vec![1000, 3000, 10_000], vec![5000]]
         );
+        let mut bunched = run.cells()[0].parameters.clone();
+        bunched.stagger_ms = Some(100.0);
+        assert!(described(&bunched).starts_with("5 batches of 1 message every 1 s within 100 ms,"));
+        bunched.stagger_ms = Some(0.0);
+        assert!(described(&bunched).starts_with("5 batches of 1 message every 1 s at once,"));
         assert_eq!(groups[1].key(), "b2_n5_w1000_s1024_r4_l20ms");
         assert_eq!(
             groups[1].title(),

@@ -22,6 +22,9 @@ pub struct BenchSpec {
     pub batch: Vec<u32>,
     /// From the start of one batch to the start of the next.
     pub wait: Vec<Duration>,
+    /// Time over which the clients' first batches are spread evenly; without, each cell's wait, so
+    /// that the load is steady.
+    pub stagger: Option<Duration>,
     /// Bytes of a message.
     pub message_size: Vec<usize>,
     /// Batches per client.
@@ -61,7 +64,7 @@ pub struct BenchSpec {
 }
 
 impl BenchSpec {
-    /// The suite of seed 001 with 20 batches, against `program` as the server.
+    /// The suite of seed 001 with 20 batches and a steady load, against `program` as the server.
     pub fn new(program: PathBuf) -> Self {
         Self {
             name: "bench".to_owned(),
@@ -69,6 +72,7 @@ impl BenchSpec {
             clients: vec![1000, 3000, 5000, 10_000],
             batch: vec![1],
             wait: vec![Duration::from_secs(1)],
+            stagger: None,
             message_size: vec![1024],
             batches: 20,
             replies: 4,
@@ -98,6 +102,7 @@ pub(super) struct CellPlan {
     clients: u32,
     batch: u32,
     wait: Duration,
+    stagger: Duration,
     message_size: usize,
 }
 
@@ -116,7 +121,7 @@ impl CellPlan {
             pin: site.pin.clone(),
             connect_concurrency: CONNECT_CONCURRENCY,
             barrier: true,
-            stagger: Some(STAGGER),
+            stagger: Some(self.stagger),
             workload: Workload::Amplify {
                 size: self.message_size,
                 time_unit: spec.time_unit,
@@ -144,7 +149,8 @@ impl CellPlan {
     /// How long the cell takes when nothing goes wrong, from its server's start to its end.
     pub(super) fn expected_duration(&self) -> Duration {
         let batches = self.parameters.batches.unwrap_or(0) as f64;
-        let sending = self.wait.as_secs_f64() * batches + STAGGER.as_secs_f64();
+        let sending =
+            self.wait.as_secs_f64() * (batches - 1.0).max(0.0) + self.stagger.as_secs_f64();
         let connecting = f64::from(self.clients) / CONNECTS_PER_S_EXPECTED;
         Duration::from_secs_f64(sending + connecting) + CELL_OVERHEAD
     }
@@ -264,10 +270,12 @@ fn plan(
     wait: Duration,
     message_size: usize,
 ) -> CellPlan {
+    let stagger = spec.stagger.unwrap_or(wait);
     let parameters = Parameters {
         clients: u64::from(clients),
         batch: Some(u64::from(batch)),
         wait_ms: Some(wait.as_secs_f64() * 1e3),
+        stagger_ms: Some(stagger.as_secs_f64() * 1e3),
         message_bytes: message_size as u64,
         batches: Some(spec.batches),
         replies: u64::from(spec.replies),
@@ -285,12 +293,11 @@ fn plan(
         clients,
         batch,
         wait,
+        stagger,
         message_size,
     }
 }
 
-/// Seed 001: client n begins n mod 100 ms after the barrier.
-const STAGGER: Duration = Duration::from_millis(100);
 /// Handshakes in flight at once: at 80 ms each over a link of 20 ms, 6,000 connections per second
 /// are asked for, well within the accept queue.
 const CONNECT_CONCURRENCY: u32 = 500;
@@ -317,6 +324,17 @@ mod tests {
         assert_eq!(keys.len(), 4);
         let total: Duration = plans.iter().map(CellPlan::expected_duration).sum();
         assert!(total < Duration::from_secs(150), "{total:?}");
+    }
+
+    #[test]
+    fn the_load_is_steady_unless_told_otherwise_and_the_key_says_so() {
+        assert_eq!(cells(&spec()).unwrap()[0].stagger, Duration::from_secs(1));
+        let bursts = BenchSpec {
+            stagger: Some(Duration::from_millis(100)),
+            ..spec()
+        };
+        let key = cells(&bursts).unwrap()[0].parameters.key();
+        assert_eq!(key, "c1000_b1_n20_w1000_g100_s1024_r4_l20ms");
     }
 
     #[test]

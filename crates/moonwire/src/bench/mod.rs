@@ -67,6 +67,7 @@ fn spec(args: &BenchArgs) -> Result<BenchSpec> {
         clients: narrow(&args.clients, "--clients")?,
         batch: narrow(&args.batch, "--batch")?,
         wait: args.wait.clone(),
+        stagger: args.stagger,
         message_size: args.message_size.clone(),
         batches: args.batches,
         replies: u16::try_from(args.replies)

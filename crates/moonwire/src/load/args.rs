@@ -100,8 +100,8 @@ pub(crate) struct PacingArgs {
     #[arg(long, value_name = "N", requires = "batch", conflicts_with_all = ["duration", "messages"],
           value_parser = quantity::positive)]
     pub(crate) batches: Option<u64>,
-    /// Spread of the connections' first sends in batches and closed loops: connection i starts
-    /// i mod this many ms late; 100ms for batches unless given, 0 for none
+    /// Spread of the connections' first sends in batches and closed loops; as long as --wait for
+    /// batches unless given (seed 001: 100ms), 0 for none
     #[arg(long, value_name = "DURATION", conflicts_with = "rate",
           value_parser = quantity::duration_ms)]
     pub(crate) stagger: Option<Duration>,

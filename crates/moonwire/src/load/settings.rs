@@ -108,12 +108,13 @@ fn check_payload(args: &LoadArgs) -> Result<()> {
     }
 }
 
-/// Batches are spread as in seed 001 unless told otherwise; 0 spreads nothing.
+/// Batches make a steady load unless told otherwise.
 fn stagger(args: &PacingArgs, pacing: &Pacing) -> Option<Duration> {
-    let by_default = matches!(pacing, Pacing::Batches { .. }).then_some(STAGGER_DEFAULT);
-    args.stagger
-        .or(by_default)
-        .filter(|spread| !spread.is_zero())
+    let by_default = match pacing {
+        Pacing::Batches { wait, .. } => Some(*wait),
+        Pacing::Closed { .. } | Pacing::Open { .. } | Pacing::Hold => None,
+    };
+    args.stagger.or(by_default)
 }
 
 fn pacing(args: &PacingArgs) -> Result<Pacing> {
@@ -188,7 +189,5 @@ fn small(value: u64, flag: &str) -> Result<u32> {
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 /// Handshakes in flight when nothing says so: below the listen backlog of common servers.
 const CONNECT_CONCURRENCY_DEFAULT: u32 = 128;
-/// Seed 001's: all clients send within 100 ms of each period.
-const STAGGER_DEFAULT: Duration = Duration::from_millis(100);
 /// Seed 001's.
 const WAIT_DEFAULT: Duration = Duration::from_secs(1);
