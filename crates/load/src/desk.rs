@@ -8,7 +8,7 @@ use crate::ledger::Reply;
 use crate::plan::Plan;
 use crate::raw::{RawLine, RawSink};
 use crate::schedule::NEVER;
-use crate::tally::Tally;
+use crate::tally::{Occupancy, Tally};
 
 /// The due queue of one worker and its tally.
 #[derive(Debug, Default)]
@@ -51,9 +51,8 @@ impl Desk {
     }
 
     /// Begins the first interval.
-    pub(crate) fn occupy(&mut self, now_ns: u64) {
-        self.tally.occupancy.cut(now_ns);
-        self.tally.occupancy = crate::tally::Occupancy::default().cut(now_ns);
+    pub(crate) fn occupy(&mut self, plan: &Plan, now_ns: u64) {
+        self.tally.occupancy = Occupancy::begin(now_ns, plan.link_delay_ns);
         self.sending = true;
     }
 

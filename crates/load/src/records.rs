@@ -54,7 +54,7 @@ struct Row {
     tally: Box<Tally>,
     in_flight: u64,
     /// Both sides of Little's law.
-    seen: f64,
+    counted: f64,
     recorded: f64,
     run_ns: u64,
 }
@@ -210,7 +210,7 @@ impl Records {
 
     fn close(&mut self, index: u64, row: &Row, length_s: f64) {
         self.totals.merge(&row.tally);
-        let (more, less) = (row.seen.max(row.recorded), row.seen.min(row.recorded));
+        let (more, less) = (row.counted.max(row.recorded), row.counted.min(row.recorded));
         if more > 0.0 {
             let broken = more - less > LITTLE_TOLERANCE * more && more - less > LITTLE_MIN_NS;
             self.windows.0 += 1;
@@ -227,8 +227,8 @@ impl Records {
 impl Row {
     fn add(&mut self, tally: &Tally, run_ns: u64) {
         self.tally.merge(tally);
-        let (seen, recorded) = tally.occupancy.both_sides(&tally.service);
-        self.seen += seen;
+        let (counted, recorded) = tally.occupancy.both_sides(&tally.service);
+        self.counted += counted;
         self.recorded += recorded;
         self.in_flight += tally.occupancy.in_flight();
         self.run_ns += run_ns;
@@ -238,7 +238,7 @@ impl Row {
     fn absorb(&mut self, earlier: &Self) {
         self.first = self.first.min(earlier.first);
         self.tally.merge(&earlier.tally);
-        self.seen += earlier.seen;
+        self.counted += earlier.counted;
         self.recorded += earlier.recorded;
         self.run_ns += earlier.run_ns;
     }

@@ -87,7 +87,7 @@ impl Tally {
         if reply.last {
             self.response.record(since_intended_ns);
             self.service.record(since_wire_ns);
-            self.occupancy.leave(reply.entry.wire_ns, now_ns);
+            self.occupancy.leave(reply.entry.wire_ns);
         }
     }
 
@@ -222,40 +222,60 @@ impl Counters {
     }
 }
 
-/// How many messages were in flight, as an integral over time and as a sum over messages: by
-/// Little's law the two are equal, if every message was recorded and no time was misread.
+/// How many messages were in flight: counted over the worker's own readings of the clock, and as
+/// the sum of what the messages' stamps say. By Little's law the two are equal, if every message
+/// was recorded and no stamp was misread.
+///
+/// The counted side knows no stamp: between two readings of the clock the count stands still, so
+/// that it is exact at any load, where samples at a heartbeat would be in step with a periodic one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Occupancy {
     /// Messages in flight now.
     in_flight: u64,
-    /// When `in_flight` changed last.
-    changed_ns: u64,
-    /// Sum of `in_flight` times its duration, in this interval.
-    integral: u128,
+    /// The worker's last reading of its clock.
+    read_ns: u64,
+    /// Sum of `in_flight` times the time between readings, in this interval.
+    counted: u128,
     /// Sum of the wire times of those in flight.
     wire_sum: u128,
-    /// Age of those in flight when the interval began.
-    age_before: u128,
+    /// Age of those in flight when the interval began, and when it ended.
+    ages: (u128, u128),
     /// Time in flight of messages that left without their last reply, in this interval.
     abandoned_ns: u128,
+    /// By how much a stand-in link delays the stamp of a reply, which is counted no more by then.
+    reply_delay_ns: u64,
 }
 
 impl Occupancy {
+    /// Nothing in flight, from `now_ns` on.
+    pub(crate) fn begin(now_ns: u64, reply_delay_ns: u64) -> Self {
+        Self {
+            read_ns: now_ns,
+            reply_delay_ns,
+            ..Self::default()
+        }
+    }
+
+    /// Notes that the worker read its clock: before anything enters or leaves after that moment.
+    pub(crate) fn observe(&mut self, clock_ns: u64) {
+        let elapsed_ns = clock_ns.saturating_sub(self.read_ns);
+        self.counted += u128::from(elapsed_ns) * u128::from(self.in_flight);
+        self.read_ns = self.read_ns.max(clock_ns);
+    }
+
     fn enter(&mut self, wire_ns: u64) {
-        self.step(wire_ns);
         self.in_flight += 1;
         self.wire_sum += u128::from(wire_ns);
     }
 
-    fn leave(&mut self, wire_ns: u64, now_ns: u64) {
-        self.step(now_ns);
+    fn leave(&mut self, wire_ns: u64) {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.wire_sum = self.wire_sum.saturating_sub(u128::from(wire_ns));
     }
 
     /// A message leaves without its last reply: its connection is gone.
     pub(crate) fn abandon(&mut self, wire_ns: u64, now_ns: u64) {
-        self.leave(wire_ns, now_ns);
+        self.leave(wire_ns);
         self.abandoned_ns += u128::from(now_ns.saturating_sub(wire_ns));
     }
 
@@ -266,37 +286,29 @@ impl Occupancy {
 
     /// Ends an interval at `now_ns`: the state that the next one begins with.
     pub(crate) fn cut(&mut self, now_ns: u64) -> Self {
-        self.step(now_ns);
-        let age_before = self.age(now_ns);
+        self.observe(now_ns);
+        let in_flight_ns = u128::from(self.in_flight) * u128::from(now_ns);
+        let age = in_flight_ns.saturating_sub(self.wire_sum);
+        self.ages.1 = age;
         Self {
-            integral: 0,
+            counted: 0,
             abandoned_ns: 0,
-            age_before,
+            ages: (age, 0),
+            read_ns: now_ns,
             ..*self
         }
     }
 
     /// Both sides of Little's law for an interval that was just cut, in message-nanoseconds:
-    /// what was seen in flight, and what the recorded service times add up to.
+    /// what was counted in flight, and what the recorded service times add up to.
     pub(crate) fn both_sides(&self, service: &Histogram) -> (f64, f64) {
-        let recorded_ns = service.mean_ns().unwrap_or(0.0) * service.count() as f64;
-        let aged = self.age(self.changed_ns) as f64 - self.age_before as f64;
+        let replied = service.count() as f64;
+        let recorded_ns = service.mean_ns().unwrap_or(0.0) * replied;
+        let aged = self.ages.1 as f64 - self.ages.0 as f64;
         (
-            self.integral as f64,
+            self.counted as f64 + replied * self.reply_delay_ns as f64,
             recorded_ns + self.abandoned_ns as f64 + aged,
         )
-    }
-
-    fn age(&self, now_ns: u64) -> u128 {
-        (u128::from(self.in_flight) * u128::from(now_ns)).saturating_sub(self.wire_sum)
-    }
-
-    fn step(&mut self, now_ns: u64) {
-        // Replies of one turn share a stamp that may lie before the last send's.
-        let elapsed_ns = i128::from(now_ns) - i128::from(self.changed_ns);
-        let added = elapsed_ns * i128::from(self.in_flight);
-        self.integral = self.integral.saturating_add_signed(added);
-        self.changed_ns = now_ns;
     }
 }
 
@@ -317,6 +329,7 @@ mod tests {
     fn exchange(intended: u64, ready: u64, wire: u64, replies: &[u64]) -> Tally {
         let mut tally = Tally::default();
         let mut ledger = Ledger::default();
+        tally.occupancy.observe(wire * MS);
         tally.sent(intended * MS, ready * MS, wire * MS);
         let count = u16::try_from(replies.len()).unwrap();
         ledger.enter(Entry::new(intended * MS, wire * MS, 0, count));
@@ -324,6 +337,7 @@ mod tests {
             let Settled::Reply(reply) = ledger.settle(0) else {
                 panic!("awaited")
             };
+            tally.occupancy.observe(at * MS);
             tally.replied(&reply, at * MS);
         }
         tally
@@ -367,27 +381,77 @@ mod tests {
     #[test]
     fn littles_law_holds_over_windows_that_cut_messages() {
         let mut tally = exchange(0, 0, 10, &[25]);
+        tally.occupancy.observe(30 * MS);
         tally.sent(30 * MS, 30 * MS, 30 * MS);
         let next = tally.occupancy.cut(50 * MS);
-        let (seen, recorded) = tally.occupancy.both_sides(&tally.service);
-        assert_eq!(seen, (15 + 20) as f64 * MS as f64);
-        assert_eq!(recorded, seen);
+        let (counted, recorded) = tally.occupancy.both_sides(&tally.service);
+        assert_eq!(counted, (15 + 20) as f64 * MS as f64);
+        assert_eq!(recorded, counted);
         let mut later = Tally {
             occupancy: next,
             ..Tally::default()
         };
+        later.occupancy.observe(70 * MS);
         later.occupancy.abandon(30 * MS, 70 * MS);
         later.occupancy.cut(100 * MS);
-        let (seen, recorded) = later.occupancy.both_sides(&later.service);
-        assert_eq!((seen, recorded), (20.0 * MS as f64, 20.0 * MS as f64));
+        let (counted, recorded) = later.occupancy.both_sides(&later.service);
+        assert_eq!((counted, recorded), (20.0 * MS as f64, 20.0 * MS as f64));
     }
 
     #[test]
     fn a_message_that_was_never_recorded_breaks_littles_law() {
         let mut tally = exchange(0, 0, 10, &[25]);
         tally.occupancy.cut(50 * MS);
-        let (seen, recorded) = tally.occupancy.both_sides(&Histogram::new());
-        assert!(seen > 0.0 && recorded == 0.0);
+        let (counted, recorded) = tally.occupancy.both_sides(&Histogram::new());
+        assert!(counted > 0.0 && recorded == 0.0);
+    }
+
+    #[test]
+    fn stamps_that_are_misread_break_littles_law() {
+        // A hundred messages of 20 ms, one after the other: their stamps, then both sides in ms.
+        let sides = |wire: fn(u64) -> u64, at: fn(u64) -> u64| {
+            let mut tally = Tally::default();
+            let mut ledger = Ledger::default();
+            for seq in 0..100 {
+                let (sent_ns, replied_ns) = (seq * 30 * MS, (seq * 30 + 20) * MS);
+                tally.occupancy.observe(sent_ns);
+                tally.sent(sent_ns, sent_ns, wire(sent_ns));
+                ledger.enter(Entry::new(sent_ns, wire(sent_ns), 0, 1));
+                let Settled::Reply(reply) = ledger.settle(seq) else {
+                    panic!("awaited")
+                };
+                tally.occupancy.observe(replied_ns);
+                tally.replied(&reply, at(replied_ns));
+            }
+            tally.occupancy.cut(3000 * MS);
+            let (counted, recorded) = tally.occupancy.both_sides(&tally.service);
+            let ms = |ns: f64| (ns / MS as f64).round() as u64;
+            (ms(counted), ms(recorded) / 10 * 10)
+        };
+        assert_eq!(sides(|ns| ns, |ns| ns), (2000, 2000));
+        assert_eq!(sides(|ns| ns + 2 * MS, |ns| ns), (2000, 1800));
+        assert_eq!(sides(|ns| ns, |ns| ns - 10 * MS), (2000, 1000));
+        assert_eq!(sides(|ns| ns / 2, |ns| ns / 2), (2000, 1000));
+    }
+
+    #[test]
+    fn a_stand_in_link_is_on_both_sides_of_littles_law() {
+        let mut tally = Tally {
+            occupancy: Occupancy::begin(0, 20 * MS),
+            ..Tally::default()
+        };
+        let mut ledger = Ledger::default();
+        tally.sent(0, 0, 0);
+        ledger.enter(Entry::new(0, 0, 0, 1));
+        let Settled::Reply(reply) = ledger.settle(0) else {
+            panic!("awaited")
+        };
+        tally.occupancy.observe(25 * MS);
+        tally.replied(&reply, (25 + 20) * MS);
+        tally.occupancy.cut(30 * MS);
+        let (counted, recorded) = tally.occupancy.both_sides(&tally.service);
+        assert_eq!(counted, 45.0 * MS as f64);
+        assert!((recorded - counted).abs() < 0.001 * counted);
     }
 
     #[test]

@@ -223,7 +223,7 @@ impl<D: Driver> Worker<D> {
                 let _ = self.reports.send(Report::Broken { sentence });
                 return;
             }
-            self.now_ns = self.driver.now().as_nanos();
+            self.now_ns = self.read_clock();
             self.beat();
             self.receive_turn();
             self.expire_timers();
@@ -270,6 +270,14 @@ impl<D: Driver> Worker<D> {
             Stage::Draining => moment_ns.min(self.desk.next_held_ns()),
             Stage::Waiting | Stage::Closing | Stage::Done => moment_ns,
         }
+    }
+
+    /// Reads the clock, and notes how many messages were in flight until now: what moves a stamp
+    /// away from the reading it was taken at is found by Little's law.
+    fn read_clock(&mut self) -> u64 {
+        let clock_ns = self.driver.now().as_nanos();
+        self.desk.tally.occupancy.observe(clock_ns);
+        clock_ns
     }
 
     /// Notes how late this turn is for the moments of its heartbeat.
@@ -404,7 +412,7 @@ impl<D: Driver> Worker<D> {
         self.cpu_start = ThreadCpu::read();
         self.cpu_second = self.cpu_start;
         self.stage_end_ns = start_ns.saturating_add(self.plan.give_up_ns);
-        self.desk.occupy(start_ns);
+        self.desk.occupy(&self.plan, start_ns);
         for (index, client) in self.clients.iter_mut().enumerate() {
             if client.state == State::Up {
                 self.desk

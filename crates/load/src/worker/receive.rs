@@ -34,7 +34,7 @@ impl<D: Driver> Worker<D> {
             if let Completion::Received { buffer, .. } = &completion
                 && freshness.is_used_up(buffer.len())
             {
-                self.now_ns = self.driver.now().as_nanos();
+                self.now_ns = self.read_clock();
             }
             let now = Time::from_nanos(self.now_ns);
             match completion {

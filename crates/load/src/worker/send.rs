@@ -160,7 +160,7 @@ impl<D: Driver> Worker<D> {
         if self.outgoing.is_empty() {
             return now_ns;
         }
-        let wire_ns = self.driver.now().as_nanos();
+        let wire_ns = self.read_clock();
         let track = &mut self.clients[index as usize].track;
         for message in self.outgoing.drain(..) {
             let Outgoing {
