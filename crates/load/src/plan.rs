@@ -150,11 +150,14 @@ impl Plan {
         }
     }
 
-    /// From the last intended time to when the next one would have been: what the sending phase
-    /// is longer than its last send, so that a rate is over whole periods.
+    /// From the last intended time to the end of the last period, in which every connection has
+    /// its place: what the sending phase is longer than its last send, so that a rate is over whole
+    /// periods.
     pub(crate) fn last_gap_ns(&self) -> u64 {
         match (self.scenario.pacing, self.schedule.end_ns()) {
-            (Pacing::Batches { wait, .. }, NEVER) => duration_ns(wait),
+            (Pacing::Batches { wait, .. }, NEVER) => {
+                duration_ns(wait).saturating_sub(self.schedule.last_stagger_ns())
+            }
             _ => 0,
         }
     }

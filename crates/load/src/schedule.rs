@@ -144,7 +144,7 @@ impl Schedule {
                 },
                 _,
             ) => {
-                let last_ns = self.stagger_ns(self.connections - 1);
+                let last_ns = self.last_stagger_ns();
                 Some(
                     ((own - 1) / batch)
                         .saturating_mul(wait_ns)
@@ -203,6 +203,11 @@ impl Schedule {
         } else {
             NEVER
         };
+    }
+
+    /// How much later than the first connection the last one starts.
+    pub(crate) fn last_stagger_ns(&self) -> u64 {
+        self.stagger_ns(self.connections - 1)
     }
 
     /// How much later than the others' first the first message of `connection` is.
@@ -456,6 +461,7 @@ mod tests {
             [56_800, 56_800, 1_056_800, 1_056_800, 2_056_800, 2_056_800]
         );
         assert_eq!(schedule.planned_ns(), Some(2_099_600_000));
+        assert_eq!(schedule.last_stagger_ns(), 99_600_000);
     }
 
     #[test]
