@@ -1,5 +1,6 @@
 //! The latency bench: a sweep of load runs against one server over one link, and its report.
 
+mod attempts;
 mod cell;
 mod folder;
 pub(crate) mod merge;
@@ -14,10 +15,12 @@ use std::time::{Duration, Instant};
 use moonwire_load::{LoadError, Progress, ScenarioError, TimeUnit};
 use moonwire_report::{Cell, Content, Environment, Run, RunError};
 
+use self::attempts::Attempts;
 use self::folder::ResultFolder;
 pub use self::plan::BenchSpec;
 use self::plan::{CellPlan, Cores};
 use crate::environment;
+use crate::idle_poll::IdlePoll;
 use crate::link::{IdleExchange, Link, LinkError, LinkKind, LinkSpec};
 use crate::process::ProcessError;
 
@@ -42,12 +45,16 @@ pub fn bench(
         kind: link.kind(),
         notes: link.notes(),
     });
+    let cores = Cores::of_this_process();
+    let idle_poll = idle_poll(spec, &cores, &mut run.environment);
     let site = cell::Site {
         spec,
         link: &link,
         folder: &folder,
-        cores: Cores::of_this_process(),
+        cores,
+        idle_poll: idle_poll.as_ref(),
     };
+    let mut attempts = Attempts::new(spec.repeats);
     let mut cells = Vec::new();
     for (index, plan) in plans.iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
@@ -61,9 +68,10 @@ pub fn bench(
             index,
             count: plans.len(),
             key: plan.parameters.key(),
+            files: plan.parameters.key(),
             later,
         };
-        let measured = cell::run(&site, plan, &place, stop, observer)?;
+        let measured = attempts.measure(&site, plan, &place, stop, observer)?;
         observer.on_event(&BenchEvent::CellEnded {
             place: &place,
             cell: &measured,
@@ -74,6 +82,7 @@ pub fn bench(
         // After each cell, so that a machine that goes down leaves what was measured.
         folder.write_run(&run)?;
     }
+    drop(idle_poll);
     observer.on_event(&BenchEvent::Drawing);
     let page = folder.render(&run)?;
     let ending = match stop.load(Ordering::Relaxed) {
@@ -156,6 +165,13 @@ pub enum BenchEvent<'a> {
         /// Its figures.
         cell: &'a Cell,
     },
+    /// The host disturbed a cell; it is measured again.
+    CellDisturbed {
+        /// Which cell.
+        place: &'a Place,
+        /// The figures that are given up unless the next attempt is worse.
+        cell: &'a Cell,
+    },
     /// Everything was measured; the report is being drawn.
     Drawing,
 }
@@ -169,8 +185,21 @@ pub struct Place {
     pub count: usize,
     /// All parameters of the cell, as in file names.
     pub key: String,
+    /// What the files of this attempt at the cell are named after.
+    pub(crate) files: String,
     /// What the cells after this one are expected to take.
     pub(crate) later: Duration,
+}
+
+impl Place {
+    /// The place of an attempt after `earlier` others; the first one's files are named by the key.
+    pub(crate) fn attempt(&self, earlier: usize) -> Self {
+        let mut place = self.clone();
+        if earlier > 0 {
+            place.files = format!("{}.{}", self.key, earlier + 1);
+        }
+        place
+    }
 }
 
 /// Why there is no bench. Displays as one sentence.
@@ -228,6 +257,29 @@ fn link_spec(spec: &BenchSpec) -> LinkSpec {
         kind: stand_in.then_some(LinkKind::StandIn),
         ..asked
     }
+}
+
+/// Keeps the processors of the bench from halting, where that is asked for, or they are virtual and
+/// not rationed.
+fn idle_poll(spec: &BenchSpec, cores: &Cores, environment: &mut Environment) -> Option<IdlePoll> {
+    let processors = cores.all();
+    // What polls would use up a quota that the server needs.
+    let wanted = || environment::is_virtual() && environment::cpu_quota().is_none();
+    if !spec.idle_poll.unwrap_or_else(wanted) {
+        return None;
+    }
+    let (poll, note) = match IdlePoll::start(&processors) {
+        Ok(poll) => (
+            Some(poll),
+            format!(
+                "threads of idle priority kept processors {} from halting",
+                plan::core_list(&processors)
+            ),
+        ),
+        Err(error) => (None, format!("not to be had: {error}")),
+    };
+    environment.notes.insert("idle_poll".to_owned(), note);
+    poll
 }
 
 fn describe(spec: &BenchSpec, link: &Link) -> Environment {

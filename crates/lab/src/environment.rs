@@ -76,24 +76,35 @@ fn notes() -> BTreeMap<String, String> {
         let averages = format!("{} {} {}", load.one, load.five, load.fifteen);
         notes.insert("load_averages_at_start".to_owned(), averages);
     }
-    if let Some(hypervisor) = virtualisation() {
+    if let Some(hypervisor) = hypervisor() {
         notes.insert("virtualisation".to_owned(), hypervisor);
     }
     let governor = line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
     if !governor.is_empty() {
         notes.insert("cpu_governor".to_owned(), governor);
     }
-    let quota = line("/sys/fs/cgroup/cpu.max");
-    if !quota.is_empty() && !quota.starts_with("max") {
+    if let Some(quota) = cpu_quota() {
         notes.insert("cgroup_cpu_max".to_owned(), quota);
     }
     notes
 }
 
 /// The machine's maker as the firmware tells it, or that the processor runs under a hypervisor.
-fn virtualisation() -> Option<String> {
-    let info = procfs::CpuInfo::current().ok()?;
-    if !info.flags(0)?.contains(&"hypervisor") {
+/// Whether the processors are those of a virtual machine.
+pub(crate) fn is_virtual() -> bool {
+    let info = procfs::CpuInfo::current().ok();
+    info.and_then(|info| Some(info.flags(0)?.contains(&"hypervisor")))
+        .unwrap_or(false)
+}
+
+/// The CPU time that the control group may use, as the kernel writes it; `None` without a limit.
+pub(crate) fn cpu_quota() -> Option<String> {
+    let quota = line("/sys/fs/cgroup/cpu.max");
+    (!quota.is_empty() && !quota.starts_with("max")).then_some(quota)
+}
+
+fn hypervisor() -> Option<String> {
+    if !is_virtual() {
         return None;
     }
     let vendor = line("/sys/class/dmi/id/sys_vendor");

@@ -5,6 +5,7 @@
 
 mod bench;
 mod environment;
+mod idle_poll;
 mod link;
 mod local_server;
 mod process;

@@ -1,5 +1,5 @@
-//! Priority of a thread, CPU clocks of threads and processes.
-#![allow(unsafe_code, reason = "neither call has a safe wrapper in rustix")]
+//! Priority of a thread, its context switches, CPU clocks of threads and processes.
+#![allow(unsafe_code, reason = "none of the calls has a safe wrapper in rustix")]
 
 use std::time::Duration;
 
@@ -10,6 +10,25 @@ pub(crate) fn prefer_real_time() -> bool {
     let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
     // SAFETY: the pointer is to a live sched_param, and 0 names the calling thread.
     unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
+}
+
+/// Gives the calling thread the idle priority: everything else goes before it. Says whether the
+/// kernel allowed it.
+pub(crate) fn prefer_idle() -> bool {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the pointer is to a live sched_param, and 0 names the calling thread.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) == 0 }
+}
+
+/// How often something else ran instead of the calling thread.
+pub(crate) fn context_switches() -> i64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the pointer is to memory of the size of an rusage, all zeroes of which are valid.
+    unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        let usage = usage.assume_init();
+        usage.ru_nivcsw + usage.ru_nvcsw
+    }
 }
 
 /// CPU time that a thread of this process has used; zero once it has ended.

@@ -251,7 +251,9 @@ impl Crew {
             let elapsed_ns = Time::monotonic()
                 .as_nanos()
                 .saturating_sub(self.records.start_ns);
-            self.records.pressure = now.pressure_since(self.machine, elapsed_ns);
+            if !self.plan.scenario.idle_poll {
+                self.records.pressure = now.pressure_since(self.machine, elapsed_ns);
+            }
             self.records.steal = now.steal_since(self.machine);
         }
         self.progress(control, true);

@@ -203,6 +203,7 @@ fn generator(plan: &Plan, records: &Records) -> Generator {
         cpu_s: measured.then(|| run_ns as f64 / 1e9),
         cpu_share: measured.then(|| (run_ns as f64 / wall_ns as f64).min(1.0)),
         cpu_pressure: records.pressure,
+        cpu_taken: None,
         cores: pins.join(","),
         source_addresses: plan.sources.count(),
     }

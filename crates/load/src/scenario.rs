@@ -125,6 +125,9 @@ pub struct Settings {
     pub raw_csv: Option<PathBuf>,
     /// The caller knows that every target shares this host's clock.
     pub same_host: bool,
+    /// Threads of idle priority keep the processors from halting. They wait whenever anything else
+    /// runs, so that the kernel's pressure figure is left out.
+    pub idle_poll: bool,
     /// The stand-in for a link: messages are held this long at the generator, each way.
     pub link_delay: Option<Duration>,
     /// Conditions that the result has to meet.
@@ -160,6 +163,7 @@ impl Default for Settings {
             seed: 1,
             raw_csv: None,
             same_host: false,
+            idle_poll: false,
             link_delay: None,
             slo: Vec::new(),
         }

@@ -173,6 +173,7 @@ fn fill_counters(cell: &mut Cell, sent: u64, seconds: u64) {
         cpu_s: Some(rounded(0.3 * seconds as f64)),
         cpu_share: Some(0.31),
         cpu_pressure: Some(0.004),
+        cpu_taken: None,
         cores: "0".to_owned(),
         source_addresses: 1,
     };

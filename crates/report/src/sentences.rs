@@ -92,6 +92,12 @@ pub(crate) fn generator(cell: &Cell) -> String {
     if let Some(pressure) = generator.cpu_pressure {
         parts.push(format!("CPU pressure {}", format::percent(pressure)));
     }
+    if let Some(taken) = generator.cpu_taken {
+        parts.push(format!(
+            "the host took idle processors away {} of the time",
+            format::percent(taken)
+        ));
+    }
     if !generator.cores.is_empty() {
         parts.push(format!("on cores {}", generator.cores));
     }

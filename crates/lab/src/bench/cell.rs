@@ -13,6 +13,7 @@ use super::folder::ResultFolder;
 use super::merge::{self, Phases};
 use super::plan::{CellPlan, Cores, Placement, core_list};
 use super::{BenchError, BenchEvent, BenchObserver, BenchSpec, Place};
+use crate::idle_poll::IdlePoll;
 use crate::link::{IdleExchange, Link, LinkError, LinkStats};
 use crate::local_server::LocalServer;
 use crate::process::{ChildProcess, ChildSpec, ProcessError};
@@ -24,6 +25,8 @@ pub(super) struct Site<'a> {
     pub(super) link: &'a Link,
     pub(super) folder: &'a ResultFolder,
     pub(super) cores: Cores,
+    /// Keeps them from halting, if anything does.
+    pub(super) idle_poll: Option<&'a IdlePoll>,
 }
 
 /// Runs one cell. What goes wrong inside it makes it INVALID and lets the sweep go on; only a
@@ -38,7 +41,7 @@ pub(super) fn run(
     let check = LinkCheck::of(site)?;
     let server = match &site.spec.url {
         Some(_) => None,
-        None => match start_server(site, &place.key) {
+        None => match start_server(site, &place.files) {
             Ok(server) => Some(server),
             Err(BenchError::Server(error)) if place.index > 0 => {
                 return Ok(invalid_cell(plan, error.to_string()));
@@ -73,6 +76,7 @@ pub(super) fn run(
         }
         outcome => cell_of(outcome, plan),
     };
+    cell.generator.cpu_taken = seen.watch.taken;
     if let Some(local) = local {
         local.finish_at(&mut cell, &seen.watch.phases, seen.watch.ended);
     }
@@ -120,10 +124,10 @@ impl LinkCheck {
             cell.assessment.add(Verdict::Invalid, objection);
         }
         if let Some(stats) = stats {
-            site.folder.write_json(&place.key, "link.json", stats)?;
+            site.folder.write_json(&place.files, "link.json", stats)?;
         }
         if let Some(idle) = &self.idle {
-            site.folder.write_json(&place.key, "idle.json", idle)?;
+            site.folder.write_json(&place.files, "idle.json", idle)?;
         }
         Ok(())
     }
@@ -150,6 +154,8 @@ struct Seen {
 struct Watch {
     phases: Phases,
     link: Option<LinkStats>,
+    /// Share of the idle time that the host took.
+    taken: Option<f64>,
     ended: Instant,
 }
 
@@ -172,6 +178,7 @@ impl Watched<'_> {
         let end_load = Arc::new(AtomicBool::new(false));
         let started = Instant::now();
         let mark = self.site.link.mark();
+        let idle = self.site.idle_poll.map(|poll| (poll, poll.mark()));
         let mut on_progress = |progress: &Progress| {
             phases.note(progress.phase, Instant::now());
             let expected = self
@@ -205,6 +212,7 @@ impl Watched<'_> {
         let watch = Watch {
             phases,
             link,
+            taken: idle.and_then(|(poll, mark)| poll.taken_since(&mark)),
             ended: Instant::now(),
         };
         Ok(Seen { outcome, watch })
@@ -244,10 +252,11 @@ fn placement(site: &Site<'_>, place: &Place) -> Placement {
         threads,
         pin,
         stand_in_delay: site.link.stand_in_delay(),
+        idle_poll: site.idle_poll.is_some(),
         raw_csv: site
             .spec
             .csv
-            .then(|| site.folder.cell_file(&place.key, "csv")),
+            .then(|| site.folder.cell_file(&place.files, "csv")),
     }
 }
 
@@ -365,10 +374,10 @@ fn finish_server(
         cell.generator.cores = core_list(&site.cores.generator);
     }
     site.folder
-        .write_text(&place.key, "server.log", &(said.join("\n") + "\n"))?;
+        .write_text(&place.files, "server.log", &(said.join("\n") + "\n"))?;
     let origin = watch.phases.origin(watch.ended);
     site.folder
-        .write_json(&place.key, "server.json", &series.timed(origin))?;
+        .write_json(&place.files, "server.json", &series.timed(origin))?;
     Ok(())
 }
 

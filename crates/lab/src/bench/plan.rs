@@ -51,6 +51,10 @@ pub struct BenchSpec {
     pub insecure: bool,
     /// The caller knows that the server behind `url` shares this host's clock.
     pub same_host: bool,
+    /// Keep the processors from halting; without, in a virtual machine without a CPU quota only.
+    pub idle_poll: Option<bool>,
+    /// How often, in all, a cell that the host disturbed is measured again.
+    pub repeats: u32,
     /// Stream one line per reply into a file of each cell.
     pub csv: bool,
     /// The program that serves: this one, normally.
@@ -86,6 +90,8 @@ impl BenchSpec {
             threads: None,
             insecure: false,
             same_host: false,
+            idle_poll: None,
+            repeats: 6,
             csv: false,
             program,
             out: None,
@@ -139,6 +145,7 @@ impl CellPlan {
             seed: spec.seed,
             // The built-in server shares this host's clock, whatever its address looks like.
             same_host: spec.url.is_none() || spec.same_host,
+            idle_poll: site.idle_poll,
             link_delay: site.stand_in_delay,
             raw_csv: site.raw_csv.clone(),
             ..Settings::default()
@@ -162,6 +169,7 @@ pub(super) struct Placement {
     pub(super) threads: u32,
     pub(super) pin: Vec<usize>,
     pub(super) stand_in_delay: Option<Duration>,
+    pub(super) idle_poll: bool,
     /// Where to stream a line per reply.
     pub(super) raw_csv: Option<PathBuf>,
 }
@@ -187,6 +195,11 @@ impl Cores {
             },
         );
         Self::share(&allowed)
+    }
+
+    /// All of them, in order; empty where nobody is pinned.
+    pub(super) fn all(&self) -> Vec<usize> {
+        [self.generator.as_slice(), &self.server].concat()
     }
 
     /// The upper half is the server's; the generator has the rest, and the odd one.

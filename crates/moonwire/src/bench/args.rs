@@ -71,6 +71,14 @@ pub(crate) struct BenchArgs {
     /// Accept any certificate of --url
     #[arg(short = 'k', long, requires = "url")]
     pub(crate) insecure: bool,
+    /// Keep the processors from halting with threads of idle priority, so that waking them is in no
+    /// latency; `auto` does so in a virtual machine without a CPU quota
+    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
+    pub(crate) idle_poll: IdlePoll,
+    /// How often, in all, a cell is measured again that is not VALID while the host took the
+    /// processors away; at most twice a cell, and the result says so
+    #[arg(long, value_name = "N", default_value = "6")]
+    pub(crate) repeats: u32,
     /// How long replies are awaited after the last send before they count as lost
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = quantity::duration)]
     pub(crate) drain: Duration,
@@ -92,6 +100,28 @@ pub(crate) struct BenchArgs {
     /// No progress and no tables
     #[arg(long)]
     pub(crate) quiet: bool,
+}
+
+/// When processors are kept from halting.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum IdlePoll {
+    /// In a virtual machine.
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
+}
+
+impl IdlePoll {
+    /// `None` leaves it to the bench.
+    pub(crate) fn choice(self) -> Option<bool> {
+        match self {
+            Self::Auto => None,
+            Self::On => Some(true),
+            Self::Off => Some(false),
+        }
+    }
 }
 
 const EXAMPLES: &str = "Examples:

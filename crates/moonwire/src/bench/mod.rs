@@ -81,6 +81,8 @@ fn spec(args: &BenchArgs) -> Result<BenchSpec> {
         time_unit: time_unit(args.time_unit),
         insecure: args.insecure,
         same_host: args.same_host,
+        idle_poll: args.idle_poll.choice(),
+        repeats: args.repeats,
         csv: args.csv,
         out: args.out.clone(),
         command_line: std::env::args().collect(),

@@ -1,0 +1,148 @@
+//! Keeps processors from halting while something is measured, and sees when the host takes them.
+//!
+//! A virtual processor that halts has to be scheduled by the host before it runs again, and that
+//! takes from 50 microseconds to several milliseconds on a busy host: it would be in every
+//! latency. A thread of idle priority on each processor keeps them running; everything else
+//! displaces it at once. The same threads look at the clock all the time: where it jumps although
+//! nothing else ran, the host ran somebody else.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::thread::CpuSet;
+
+use crate::scheduling;
+
+/// The threads; dropping it lets the processors halt again.
+#[derive(Debug)]
+pub(crate) struct IdlePoll {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What the threads had seen at some moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IdleMark {
+    polled_ns: u64,
+    taken_ns: u64,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicBool,
+    /// Time in which nothing else ran.
+    polled_ns: AtomicU64,
+    /// The part of it in which the clock jumped.
+    taken_ns: AtomicU64,
+}
+
+impl IdlePoll {
+    /// Starts a thread on each of the processors.
+    pub(crate) fn start(processors: &[usize]) -> io::Result<Self> {
+        let shared = Arc::<Shared>::default();
+        let mut poll = Self {
+            shared: Arc::clone(&shared),
+            threads: Vec::with_capacity(processors.len()),
+        };
+        for &processor in processors.iter().filter(|&&at| at < CpuSet::MAX_CPU) {
+            let shared = Arc::clone(&shared);
+            let thread = std::thread::Builder::new().name(format!("idle-{processor}"));
+            poll.threads.push(thread.spawn(move || {
+                let mut set = CpuSet::new();
+                set.set(processor);
+                let pinned = rustix::thread::sched_setaffinity(None, &set).is_ok();
+                // With any other priority it would be in the way of what is measured.
+                if pinned && scheduling::prefer_idle() {
+                    shared.poll();
+                }
+            })?);
+        }
+        Ok(poll)
+    }
+
+    /// The moment to compare with later.
+    pub(crate) fn mark(&self) -> IdleMark {
+        IdleMark {
+            polled_ns: self.shared.polled_ns.load(Relaxed),
+            taken_ns: self.shared.taken_ns.load(Relaxed),
+        }
+    }
+
+    /// Share of the idle time since `mark` in which the host ran something else, 0 to 1; `None`
+    /// when there was too little of it to tell.
+    pub(crate) fn taken_since(&self, mark: &IdleMark) -> Option<f64> {
+        let now = self.mark();
+        let polled_ns = now.polled_ns - mark.polled_ns;
+        let taken_ns = now.taken_ns - mark.taken_ns;
+        (polled_ns >= POLLED_NS_MIN).then(|| taken_ns as f64 / polled_ns as f64)
+    }
+}
+
+impl Drop for IdlePoll {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn poll(&self) {
+        let mut before = Instant::now();
+        let mut switches = scheduling::context_switches();
+        while !self.stop.load(Relaxed) {
+            for _ in 0..PAUSES_PER_LOOK {
+                std::hint::spin_loop();
+            }
+            let passed = before.elapsed();
+            before += passed;
+            let passed_ns = passed.as_nanos() as u64;
+            if passed < JUMP_MIN {
+                self.polled_ns.fetch_add(passed_ns, Relaxed);
+                continue;
+            }
+            let switches_now = scheduling::context_switches();
+            if switches_now == switches {
+                self.polled_ns.fetch_add(passed_ns, Relaxed);
+                self.taken_ns.fetch_add(passed_ns, Relaxed);
+            }
+            switches = switches_now;
+        }
+    }
+}
+
+/// A microsecond or two, in which the other thread of a core has nearly all of it.
+const PAUSES_PER_LOOK: usize = 32;
+/// Interrupts and what follows them take less than this.
+const JUMP_MIN: Duration = Duration::from_micros(300);
+/// Below a tenth of a second of idle time, one jump would be a large share.
+const POLLED_NS_MIN: u64 = 100_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_time_is_seen_and_ends_with_the_poll() {
+        let poll = IdlePoll::start(&[0]).unwrap();
+        let mark = poll.mark();
+        let patience = Instant::now() + Duration::from_secs(30);
+        while poll.mark().polled_ns - mark.polled_ns < POLLED_NS_MIN {
+            assert!(Instant::now() < patience, "processor 0 was never idle");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let taken = poll.taken_since(&mark).expect("enough was polled");
+        assert!((0.0..=1.0).contains(&taken), "{taken}");
+    }
+
+    #[test]
+    fn too_little_idle_time_says_nothing() {
+        let poll = IdlePoll::start(&[]).unwrap();
+        assert_eq!(poll.taken_since(&poll.mark()), None);
+    }
+}
