@@ -264,6 +264,11 @@ pub(super) fn cells(spec: &BenchSpec) -> Result<Vec<CellPlan>, BenchError> {
             return Err(BenchError::Sweep(sentence));
         }
     }
+    if spec.link_queue_bytes.is_some() && super::link_spec(spec).is_plain() {
+        let sentence = "--link-queue bounds a link, and there is none: give --link-delay, \
+                        --link-jitter, --link-loss or --link-rate too";
+        return Err(BenchError::Sweep(sentence.to_owned()));
+    }
     // Every mistake is found before the first server is started.
     let probe = Placement {
         threads: 1,
@@ -383,6 +388,22 @@ mod tests {
             ..spec()
         };
         assert!(matches!(cells(&url), Err(BenchError::Spec(_))));
+    }
+
+    #[test]
+    fn a_queue_without_a_link_is_refused() {
+        let queue_only = BenchSpec {
+            link_delay: Duration::ZERO,
+            link_queue_bytes: Some(100_000),
+            ..spec()
+        };
+        let error = cells(&queue_only).unwrap_err().to_string();
+        assert!(error.contains("--link-queue bounds a link"), "{error}");
+        let slow = BenchSpec {
+            link_rate_bit_per_s: Some(1_000_000),
+            ..queue_only
+        };
+        assert!(cells(&slow).is_ok());
     }
 
     #[test]
