@@ -49,18 +49,20 @@ impl AmplifyPayload {
         written.expect("a Vec takes everything");
     }
 
-    /// Whether a reply holds the content of message `seq` of `connection`.
+    /// Whether a reply holds the content of message `seq` of `connection`. The server had the
+    /// message for `held_max` units at most.
     pub(crate) fn is_intact(
         &self,
         reply: &AmplifyReply<'_>,
         connection: u32,
         seq: u64,
         created_at: u64,
+        held_max: u64,
     ) -> bool {
         reply.client_id == Some(i64::from(connection))
             && reply.client_ts == i64::try_from(created_at).ok()
             && reply.msg == Some(self.filler(connection, seq, created_at))
-            && reply.is_difference_right(created_at)
+            && reply.is_difference_right(created_at, held_max)
     }
 
     fn filler(&self, connection: u32, seq: u64, created_at: u64) -> &[u8] {
@@ -94,14 +96,16 @@ impl<'a> AmplifyReply<'a> {
         }
     }
 
-    /// Whether the difference that the server states is that of its clock and of ours. A server
-    /// that states only one of them has nothing to be held to.
-    fn is_difference_right(&self, created_at: u64) -> bool {
+    /// Whether the difference that the server states may be that of its clock and of ours. A
+    /// server may read its clock once for both of its fields or for each of them, and it reads it
+    /// while it has the message: the two cannot be further apart than that took. A server that
+    /// states only one of them has nothing to be held to.
+    fn is_difference_right(&self, created_at: u64, held_max: u64) -> bool {
         let Some((server, stated)) = self.created_at.zip(self.server_latency) else {
             return true;
         };
         let own = i128::from(server) - i128::from(created_at);
-        (own - i128::from(stated)).abs() <= DIFFERENCE_SLACK
+        (own - i128::from(stated)).abs() <= i128::from(held_max) + ROUNDING
     }
 
     fn set(&mut self, name: &[u8], value: Value<'a>) {
@@ -212,8 +216,8 @@ fn digits(number: u64) -> usize {
 
 /// `{"client_id":,"msg_id":,"msg":"","created_at":}`
 const FRAME_BYTES: usize = 47;
-/// Units that the difference may be off: some servers of seed 001 read their clock twice.
-const DIFFERENCE_SLACK: i128 = 2;
+/// Units that the difference may be off because its parts are whole numbers.
+const ROUNDING: i128 = 2;
 
 #[cfg(test)]
 mod tests {
@@ -261,12 +265,12 @@ mod tests {
         let reply = AmplifyReply::read(text.as_bytes()).unwrap();
         assert_eq!(reply.msg_id, Some(8));
         assert_eq!(reply.server_latency, Some(123));
-        assert!(payload.is_intact(&reply, 3, 8, CREATED_AT));
-        assert!(!payload.is_intact(&reply, 3, 8, CREATED_AT + 1));
-        assert!(!payload.is_intact(&reply, 4, 8, CREATED_AT));
+        assert!(payload.is_intact(&reply, 3, 8, CREATED_AT, 0));
+        assert!(!payload.is_intact(&reply, 3, 8, CREATED_AT + 1, 0));
+        assert!(!payload.is_intact(&reply, 4, 8, CREATED_AT, 0));
         let altered = text.replace(msg, &msg.to_uppercase());
         let reply = AmplifyReply::read(altered.as_bytes()).unwrap();
-        assert!(!payload.is_intact(&reply, 3, 8, CREATED_AT));
+        assert!(!payload.is_intact(&reply, 3, 8, CREATED_AT, 0));
     }
 
     #[test]
@@ -280,9 +284,13 @@ mod tests {
             client_ts: Some(CREATED_AT as i64),
             server_latency,
         };
-        let intact = |stated| payload.is_intact(&reply(stated), 3, 8, CREATED_AT);
-        assert!(intact(Some(500)) && intact(Some(498)) && intact(Some(502)) && intact(None));
-        assert!(!intact(Some(497)) && !intact(Some(0)) && !intact(Some(i64::MIN)));
+        let held = |stated, held| payload.is_intact(&reply(stated), 3, 8, CREATED_AT, held);
+        let once = |stated| held(Some(stated), 0);
+        assert!(once(500) && once(498) && once(502) && held(None, 0));
+        assert!(!once(497) && !once(0) && !once(i64::MIN));
+        // The latency was taken when the message came, the time of creation when the reply left.
+        assert!(held(Some(420), 80) && !held(Some(417), 80));
+        assert!(held(Some(580), 80) && !held(Some(5000), 80) && !held(Some(i64::MAX), 80));
     }
 
     #[test]

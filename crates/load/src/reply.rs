@@ -61,7 +61,10 @@ impl Desk {
         let (index, number) = place;
         let judged = match &plan.content {
             Content::Echo(echo) => judge_echo(echo, number, &track.ledger, payload),
-            Content::Amplify(amplify) => judge_amplify(amplify, number, &track.ledger, payload),
+            Content::Amplify(amplify) => {
+                let within = (plan.amplify_unit_ns, at_ns);
+                judge_amplify(amplify, number, &track.ledger, payload, within)
+            }
         };
         if opcode != plan.opcode() {
             self.tally
@@ -143,7 +146,15 @@ fn judge_echo(echo: &EchoPayload, number: u32, ledger: &Ledger, payload: &[u8]) 
     }
 }
 
-fn judge_amplify(amplify: &AmplifyPayload, number: u32, ledger: &Ledger, payload: &[u8]) -> Judged {
+/// `within` is the unit of the reply's times and the moment it was received.
+fn judge_amplify(
+    amplify: &AmplifyPayload,
+    number: u32,
+    ledger: &Ledger,
+    payload: &[u8],
+    within: (u64, u64),
+) -> Judged {
+    let (unit_ns, at_ns) = within;
     let Some(reply) = AmplifyReply::read(payload) else {
         return Judged::unreadable(ledger);
     };
@@ -157,7 +168,11 @@ fn judge_amplify(amplify: &AmplifyPayload, number: u32, ledger: &Ledger, payload
         return Judged::unreadable(ledger);
     };
     let entry = ledger.awaiting(seq);
-    let intact = entry.is_none_or(|entry| amplify.is_intact(&reply, number, seq, entry.created_at));
+    let intact = entry.is_none_or(|entry| {
+        let round_trip_ns = at_ns.saturating_sub(entry.wire_ns);
+        let held_max = round_trip_ns.saturating_add(STAMP_SLACK_NS) / unit_ns;
+        amplify.is_intact(&reply, number, seq, entry.created_at, held_max)
+    });
     Judged {
         seq: Some(seq),
         intact,
@@ -282,6 +297,34 @@ mod tests {
             None
         );
         assert_eq!(one_way_ns(now_ms, i64::MAX, 1_000_000, 5_000_000), None);
+    }
+
+    #[test]
+    fn a_server_reads_its_clock_while_it_has_the_message() {
+        const MS: u64 = 1_000_000;
+        let amplify = AmplifyPayload::new(200, 1);
+        let mut sent = Vec::new();
+        amplify.write(5, 0, 1000, &mut sent);
+        let sent: serde_json::Value = serde_json::from_slice(&sent).unwrap();
+        // Received after 30 ms, and stamped by the server when it came and when it was answered.
+        let corrupt = |server_latency: i64, created_at: i64, unit_ns: u64| {
+            let reply = serde_json::json!({
+                "client_id": 5, "msg_id": 0, "msg": sent["msg"], "client_ts": 1000,
+                "created_at": created_at, "server_latency": server_latency,
+            });
+            let judged = judge_amplify(
+                &amplify,
+                5,
+                &ledger(1),
+                reply.to_string().as_bytes(),
+                (unit_ns, 30 * MS),
+            );
+            assert_eq!(judged.seq, Some(0));
+            !judged.intact
+        };
+        assert!(!corrupt(5000, 6000, 1000) && !corrupt(5000, 31_000, 1000));
+        assert!(corrupt(5000, 61_000, 1000) && corrupt(35_000, 1000, 1000));
+        assert!(!corrupt(5, 1030, MS) && corrupt(5, 1050, MS));
     }
 
     fn amplified(msg_id: i64, client_ts: i64) -> AmplifyReply<'static> {
