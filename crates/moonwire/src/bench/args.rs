@@ -15,7 +15,7 @@ use crate::quantity;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct BenchArgs {
-    /// Measure this server instead of the built-in one (seed 001's JSON protocol)
+    /// Measure this server instead of the built-in one (the JSON protocol of uwebsocket-benchmark)
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
     /// Client counts, a column each
@@ -31,7 +31,7 @@ pub(crate) struct BenchArgs {
           value_parser = quantity::duration_ms)]
     pub(crate) wait: Vec<Duration>,
     /// Spread of the clients' first batches; as long as --wait unless given, which makes the load
-    /// steady. Seed 001 sends all batches within 100ms of each wait; 0 sends them at once
+    /// steady. uwebsocket-benchmark sends within 100ms of each wait; 0 sends all at once
     #[arg(long, value_name = "DURATION", value_parser = quantity::duration_ms)]
     pub(crate) stagger: Option<Duration>,
     /// Bytes of one message
@@ -62,7 +62,7 @@ pub(crate) struct BenchArgs {
     /// Bytes each direction of the link holds at most, 64MiB normally; not with --url
     #[arg(long, value_name = "BYTES", conflicts_with = "url", value_parser = quantity::size)]
     pub(crate) link_queue: Option<usize>,
-    /// Unit of the times inside the JSON; `ms` speaks to servers of seed 001 as they are
+    /// Unit of the times inside the JSON; `ms` speaks to servers of uwebsocket-benchmark
     #[arg(long, value_enum, default_value = "us")]
     pub(crate) time_unit: TimeUnit,
     /// The --url server's wall clock is this host's, so that one-way latency can be given
@@ -127,11 +127,11 @@ impl IdlePoll {
 const EXAMPLES: &str = "Examples:
   The main job, about a minute and a half:
     moonwire bench
-  The suite of seed 001 in full, with its bursts:
+  The suite of uwebsocket-benchmark in full, with its bursts:
     moonwire bench --batches 100 --stagger 100ms
   Two client counts, three waits, one report:
     moonwire bench --clients 1k,2k --wait 100ms,500ms,1s
-  A server of seed 001, unchanged, whose clock counts milliseconds:
+  A server of uwebsocket-benchmark, unchanged, whose clock counts milliseconds:
     moonwire bench --url ws://127.0.0.1:3000/ws --time-unit ms --replies 2 --same-host
 
 Exit codes: 0 when a cell is valid or suspect, 98 when none is, 104 bad configuration,

@@ -89,7 +89,7 @@ pub(crate) struct PacingArgs {
     /// Poisson arrivals instead of constant gaps (with -q)
     #[arg(long, requires = "rate")]
     pub(crate) poisson: bool,
-    /// Messages sent at once on each connection, every --wait (seed 001's load)
+    /// Messages sent at once on each connection, every --wait (as uwebsocket-benchmark does)
     #[arg(long, value_name = "N", requires = "batches", conflicts_with = "rate",
           value_parser = quantity::positive)]
     pub(crate) batch: Option<u64>,
@@ -101,7 +101,7 @@ pub(crate) struct PacingArgs {
           value_parser = quantity::positive)]
     pub(crate) batches: Option<u64>,
     /// Spread of the connections' first sends in batches and closed loops; as long as --wait for
-    /// batches unless given (seed 001: 100ms), 0 for none
+    /// batches unless given (uwebsocket-benchmark: 100ms), 0 for none
     #[arg(long, value_name = "DURATION", conflicts_with = "rate",
           value_parser = quantity::duration_ms)]
     pub(crate) stagger: Option<Duration>,
@@ -131,11 +131,11 @@ pub(crate) struct MessageArgs {
     /// Replies expected for each message
     #[arg(long, value_name = "N", default_value = "1", value_parser = quantity::positive)]
     pub(crate) replies: u64,
-    /// What is sent: bytes to be echoed, or the JSON of seed 001's amplifying servers
+    /// What is sent: bytes to be echoed, or the JSON of uwebsocket-benchmark's servers
     #[arg(long, value_enum, default_value = "echo")]
     pub(crate) payload: Payload,
-    /// Unit of the times inside the JSON, `us` unless given; `ms` speaks to servers of seed 001
-    /// as they are
+    /// Unit of the times inside the JSON, `us` unless given; `ms` speaks to those of
+    /// uwebsocket-benchmark as they are
     #[arg(long, value_enum)]
     pub(crate) time_unit: Option<TimeUnit>,
     /// The server's wall clock is this host's, so that one-way latency can be given
