@@ -92,6 +92,21 @@ fn findings() -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
+/// Lines and rules of what a check finds in one file: what the tests of the rules look at.
+#[cfg(test)]
+fn found(
+    check: fn(&File, &mut Vec<Finding>),
+    path: &str,
+    text: &str,
+) -> Vec<(usize, &'static str)> {
+    let mut findings = Vec::new();
+    check(&File::new(path, text), &mut findings);
+    findings
+        .iter()
+        .map(|finding| (finding.line, finding.rule))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

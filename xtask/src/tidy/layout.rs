@@ -45,36 +45,28 @@ pub(crate) fn check(file: &File, findings: &mut Vec<Finding>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn rules(path: &str, text: &str) -> Vec<(usize, &'static str)> {
-        let mut findings = Vec::new();
-        check(&File::new(path, text), &mut findings);
-        findings
-            .iter()
-            .map(|finding| (finding.line, finding.rule))
-            .collect()
-    }
+    use crate::tidy::found;
 
     #[test]
     fn wide_lines_are_for_prose() {
         let wide = format!("{}\n", "é".repeat(101));
-        assert_eq!(rules("a.rs", &wide), [(1, "width")]);
-        assert_eq!(rules("a.md", &wide), []);
-        assert_eq!(rules("a.rs", &format!("{}\n", "é".repeat(100))), []);
+        assert_eq!(found(check, "a.rs", &wide), [(1, "width")]);
+        assert_eq!(found(check, "a.md", &wide), []);
+        assert_eq!(found(check, "a.rs", &format!("{}\n", "é".repeat(100))), []);
     }
 
     #[test]
     fn lines_end_without_spaces() {
         assert_eq!(
-            rules("a.md", "a \nb\t\nc\r\nd\n"),
+            found(check, "a.md", "a \nb\t\nc\r\nd\n"),
             [(1, "space"), (2, "space"), (3, "space")]
         );
     }
 
     #[test]
     fn files_end_with_one_newline() {
-        assert_eq!(rules("a.toml", "a"), [(1, "newline")]);
-        assert_eq!(rules("a.toml", "a\n\n"), [(2, "newline")]);
-        assert_eq!(rules("a.toml", ""), []);
+        assert_eq!(found(check, "a.toml", "a"), [(1, "newline")]);
+        assert_eq!(found(check, "a.toml", "a\n\n"), [(2, "newline")]);
+        assert_eq!(found(check, "a.toml", ""), []);
     }
 }

@@ -82,21 +82,13 @@ fn line_of(file: &File, name: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn found(path: &str, text: &str) -> Vec<(usize, &'static str)> {
-        let mut findings = Vec::new();
-        check(&File::new(path, text), &mut findings);
-        findings
-            .iter()
-            .map(|finding| (finding.line, finding.rule))
-            .collect()
-    }
+    use crate::tidy::found;
 
     #[test]
     fn foreign_crates_have_a_reason() {
         let text = "[workspace.dependencies]\nours = { path = \"ours\" }\n\
             # Lists.\na = \"1\"\nb = \"1\"\n";
-        assert_eq!(found("Cargo.toml", text), [(5, "dependency")]);
+        assert_eq!(found(check, "Cargo.toml", text), [(5, "dependency")]);
     }
 
     #[test]
@@ -104,11 +96,14 @@ mod tests {
         let good = "[package]\nname = \"a\"\nversion.workspace = true\nedition.workspace = true\n\
             rust-version.workspace = true\nlicense.workspace = true\npublish.workspace = true\n\
             [lints]\nworkspace = true\n[dependencies]\n";
-        assert_eq!(found("crates/a/Cargo.toml", good), []);
+        assert_eq!(found(check, "crates/a/Cargo.toml", good), []);
         let bad = format!("{good}b.workspace = true\nslab = \"1\"\n");
-        assert_eq!(found("crates/a/Cargo.toml", &bad), [(12, "manifest")]);
         assert_eq!(
-            found("crates/a/Cargo.toml", "[package]\nname = \"a\"\n").len(),
+            found(check, "crates/a/Cargo.toml", &bad),
+            [(12, "manifest")]
+        );
+        assert_eq!(
+            found(check, "crates/a/Cargo.toml", "[package]\nname = \"a\"\n").len(),
             6
         );
     }

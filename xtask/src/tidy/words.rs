@@ -133,66 +133,70 @@ fn is_banned(word: impl AsRef<str>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn rules(path: &str, text: &str) -> Vec<(usize, &'static str)> {
-        let mut findings = Vec::new();
-        check(&File::new(path, text), &mut findings);
-        findings
-            .iter()
-            .map(|finding| (finding.line, finding.rule))
-            .collect()
-    }
+    use crate::tidy::found;
 
     #[test]
     fn unfinished_code_is_found_in_tests_too() {
         assert_eq!(
-            rules("a.rs", "fn a() {\n    todo!()\n}\n"),
+            found(check, "a.rs", "fn a() {\n    todo!()\n}\n"),
             [(2, "unfinished")]
         );
-        assert_eq!(rules("a.rs", "unimplemented!();dbg!(1);").len(), 2);
+        assert_eq!(found(check, "a.rs", "unimplemented!();dbg!(1);").len(), 2);
         assert_eq!(
-            rules(
+            found(
+                check,
                 "a.rs",
                 "#[cfg(test)]\nmod t {\n#[ignore = \"slow\"]\nfn a() {}\n}"
             )
             .len(),
             1
         );
-        assert_eq!(rules("a.rs", "let a = \"todo!()\"; let dbg = 1;"), []);
+        assert_eq!(
+            found(check, "a.rs", "let a = \"todo!()\"; let dbg = 1;"),
+            []
+        );
     }
 
     #[test]
     fn marks_are_found_in_comments_only() {
         assert_eq!(
-            rules("a.rs", "let a = \"FIXME\";\n// FIXME: later\n"),
+            found(check, "a.rs", "let a = \"FIXME\";\n// FIXME: later\n"),
             [(2, "unfinished")]
         );
-        assert_eq!(rules("a.lua", "-- XXX\n"), [(1, "unfinished")]);
-        assert_eq!(rules("a.rs", "// a PREFIXXX is fine\n"), []);
+        assert_eq!(found(check, "a.lua", "-- XXX\n"), [(1, "unfinished")]);
+        assert_eq!(found(check, "a.rs", "// a PREFIXXX is fine\n"), []);
     }
 
     #[test]
     fn unwrap_is_for_tests() {
-        assert_eq!(rules("a.rs", "fn a() { b().unwrap(); }"), [(1, "unwrap")]);
-        assert_eq!(rules("a.rs", "fn a() { b().unwrap_or(1); }"), []);
         assert_eq!(
-            rules(
+            found(check, "a.rs", "fn a() { b().unwrap(); }"),
+            [(1, "unwrap")]
+        );
+        assert_eq!(found(check, "a.rs", "fn a() { b().unwrap_or(1); }"), []);
+        assert_eq!(
+            found(
+                check,
                 "a.rs",
                 "#[cfg(test)]\nmod tests { fn a() { b().unwrap(); } }"
             ),
             []
         );
-        assert_eq!(rules("crates/a/tests/b.rs", "fn a() { b().unwrap(); }"), []);
+        assert_eq!(
+            found(check, "crates/a/tests/b.rs", "fn a() { b().unwrap(); }"),
+            []
+        );
     }
 
     #[test]
     fn an_allow_says_why() {
         assert_eq!(
-            rules("a.rs", "#[allow(dead_code)]\nfn a() {}"),
+            found(check, "a.rs", "#[allow(dead_code)]\nfn a() {}"),
             [(1, "reason")]
         );
         assert_eq!(
-            rules(
+            found(
+                check,
                 "a.rs",
                 "#![allow(\n    unsafe_code,\n    reason = \"x\"\n)]"
             ),
@@ -202,10 +206,13 @@ mod tests {
 
     #[test]
     fn names_mean_something() {
-        assert_eq!(rules("src/utils.rs", ""), [(1, "name")]);
-        assert_eq!(rules("src/test_helpers/a.rs", ""), [(1, "name")]);
-        assert_eq!(rules("a.rs", "struct\n    SocketManager;"), [(1, "name")]);
-        assert_eq!(rules("a.rs", "mod util;"), [(1, "name")]);
-        assert_eq!(rules("a.rs", "struct Utility; enum Helped {}"), []);
+        assert_eq!(found(check, "src/utils.rs", ""), [(1, "name")]);
+        assert_eq!(found(check, "src/test_helpers/a.rs", ""), [(1, "name")]);
+        assert_eq!(
+            found(check, "a.rs", "struct\n    SocketManager;"),
+            [(1, "name")]
+        );
+        assert_eq!(found(check, "a.rs", "mod util;"), [(1, "name")]);
+        assert_eq!(found(check, "a.rs", "struct Utility; enum Helped {}"), []);
     }
 }
