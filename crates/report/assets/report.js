@@ -11,7 +11,11 @@
   // The one blue that is too dark on a dark sheet; the other colours are seen on both.
   const tone = (color) => (color === "#0072b2" ? css("--blue") : color);
 
-  function latency(us) {
+  const latency = (us) => latencyOf(us, 3);
+  // At a tick every digit counts; six leave out what the arithmetic of a step adds.
+  const latencyTick = (us) => latencyOf(us, 6);
+
+  function latencyOf(us, digits) {
     if (us == null) return "–";
     const [value, unit] =
       us === 0
@@ -23,7 +27,7 @@
             : us < 999500
               ? [us / 1e3, "ms"]
               : [us / 1e6, "s"];
-    return `${+value.toPrecision(3)} ${unit}`;
+    return `${+value.toPrecision(digits)} ${unit}`;
   }
 
   function percentile(x) {
@@ -51,11 +55,24 @@
     ...more,
   });
 
+  // The next of 1, 2, 5 times a power of ten.
+  function roundStep(step) {
+    const decade = 10 ** Math.floor(Math.log10(step));
+    return decade * ([1, 2, 5].find((digit) => digit * decade >= step * 0.999) ?? 10);
+  }
+
   // uPlot starts the ticks of a logarithmic axis at its lower end; round numbers read better.
   // 1 to 9 of every decade have a line, 1 has a label, and 2 and 5 where there is room.
+  // On an axis shorter than that, even steps look even.
   const logarithmic = {
     splits: (u, index, low, high) => {
       const splits = [];
+      if (high / low < 3) {
+        const count = Math.max(2, Math.min(6, u.width / 90));
+        const step = roundStep((high - low) / count);
+        for (let tick = Math.ceil(low / step); tick * step <= high; tick++) splits.push(tick * step);
+        return splits;
+      }
       for (let decade = 10 ** Math.floor(Math.log10(low)); decade <= high; decade *= 10)
         for (let digit = 1; digit < 10; digit++)
           if (digit * decade >= low && digit * decade <= high) splits.push(digit * decade);
@@ -63,15 +80,14 @@
     },
     filter: (u, splits, index) => {
       const scale = u.scales[u.axes[index].scale];
+      if (scale.max / scale.min < 3) return splits;
       const span = Math.log10(scale.max / scale.min);
       const labelled =
-        span < 0.4
-          ? [1, 2, 3, 4, 5, 6, 7, 8, 9]
-          : span < 0.9
-            ? [1, 2, 3, 5]
-            : span < 3.1
-              ? [1, 2, 5]
-              : [1];
+        span < 0.9
+          ? [1, 2, 3, 5]
+          : span < 3.1
+            ? [1, 2, 5]
+            : [1];
       return splits.map((split) => {
         const digit = Math.round(split / 10 ** Math.floor(Math.log10(split * 1.0001)));
         return labelled.includes(digit) ? split : null;
@@ -208,16 +224,18 @@
   function bars(root, cells, pick, kind, range) {
     for (const cell of cells.filter((cell) => cell[pick])) {
       const { edges, share } = cell[pick][kind];
+      // A panel whose range nobody gives has its own.
+      const [low, high] = range ?? [edges[0], edges[edges.length - 1]];
       draw(
         box(root, cell.label),
         {
           height: 220,
           uplot: {
             scales: {
-              x: { time: false, distr: 3, log: 10, range },
+              x: { time: false, distr: 3, log: 10, range: [low, high] },
               y: { range: (_, low, high) => [0, (high || 1) * 1.08] },
             },
-            axes: [axis(latency, logarithmic), axis(percent, { size: 58 })],
+            axes: [axis(latencyTick, logarithmic), axis(percent, { size: 58 })],
             series: [
               line("from", null, latency),
               line("share of messages", "#0072b2", percent, {
@@ -240,9 +258,9 @@
     distribution: (root, group, cells, pick) =>
       bars(root, cells, pick, "bins", group.ranges[pick].bins),
     above_p90: (root, group, cells, pick) =>
-      bars(root, cells, pick, "above_p90", group.ranges[pick].above_p90),
+      bars(root, cells, pick, "above_p90"),
     above_p99: (root, group, cells, pick) =>
-      bars(root, cells, pick, "above_p99", group.ranges[pick].above_p99),
+      bars(root, cells, pick, "above_p99"),
   };
 
   function drawGroup(section, group) {

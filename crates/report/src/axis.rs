@@ -108,8 +108,12 @@ impl Axis {
                 .chain((1..12).map(|exponent| 10f64.powi(exponent)))
                 .map(|value| (value, true))
                 .collect(),
-            (true, Unit::Latency | Unit::Seconds | Unit::Percent) => self.decades(),
-            (false, Unit::Latency | Unit::Seconds | Unit::Percent) => {
+            (true, Unit::Latency | Unit::Seconds | Unit::Percent)
+                if self.high / self.low >= DECADES_RATIO_MIN =>
+            {
+                self.decades()
+            }
+            (_, Unit::Latency | Unit::Seconds | Unit::Percent) => {
                 let step = round_step((self.high - self.low) / LINEAR_TICKS);
                 let first = (self.low / step).ceil();
                 let count = ((self.high - self.low) / step).floor() as u32 + 1;
@@ -127,7 +131,7 @@ impl Axis {
             1 => true,
             2 | 5 => span < 3.1,
             3 | 4 | 7 => span < 0.75,
-            _ => span < 0.35,
+            _ => false,
         };
         let exponents = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
         exponents
@@ -140,7 +144,7 @@ impl Axis {
 
     fn text(&self, value: f64) -> String {
         match self.unit {
-            Unit::Latency => format::round_number(&format::latency(value)),
+            Unit::Latency => format::latency_tick(value),
             Unit::Seconds => format!("{} s", shortest(value)),
             Unit::Percent => format!("{} %", shortest(value)),
             Unit::Percentile => percentile_text(value),
@@ -182,6 +186,8 @@ fn round_step(step: f64) -> f64 {
 const LOWEST: f64 = 0.001;
 /// A linear axis shows the smallest of values that differ by more than this as nothing.
 const LINEAR_RATIO_MAX: f64 = 12.0;
+/// Below this, 1 to 9 of every decade are too few ticks, and even steps look even.
+const DECADES_RATIO_MIN: f64 = 3.0;
 /// About this many ticks on a linear axis.
 const LINEAR_TICKS: f64 = 6.0;
 
@@ -207,6 +213,20 @@ mod tests {
         let percentiles = Axis::logarithmic("", Unit::Percentile, 1.0, 10_000.0);
         let expected = ["min", "p50", "p75", "p90", "p99", "p99.9", "p99.99"];
         assert_eq!(texts(&percentiles), expected);
+    }
+
+    #[test]
+    fn a_short_logarithmic_axis_has_even_ticks_with_all_their_digits() {
+        let tail = Axis::logarithmic("", Unit::Latency, 20_000.0, 20_250.0);
+        let expected = [
+            "20 ms", "20.05 ms", "20.1 ms", "20.15 ms", "20.2 ms", "20.25 ms",
+        ];
+        assert_eq!(texts(&tail), expected);
+        let tail = Axis::logarithmic("", Unit::Latency, 990.0, 2100.0);
+        assert_eq!(
+            texts(&tail),
+            ["1 ms", "1.2 ms", "1.4 ms", "1.6 ms", "1.8 ms", "2 ms"]
+        );
     }
 
     #[test]

@@ -16,7 +16,24 @@ pub(crate) fn latency(us: f64) -> String {
     }
 }
 
-/// The same for a figure that may be missing.
+/// A latency at a tick of an axis: a round number of which every digit counts.
+pub(crate) fn latency_tick(us: f64) -> String {
+    let text = latency(us);
+    let Some((_, unit)) = text.split_once(' ') else {
+        return text;
+    };
+    let value = match unit {
+        "ns" => us * 1e3,
+        "µs" => us,
+        "ms" => us / 1e3,
+        _ => us / 1e6,
+    };
+    // Six digits leave out what the arithmetic of a step adds.
+    let decimals = (5.0 - value.abs().log10().floor()).max(0.0) as usize;
+    round_number(&format!("{value:.decimals$} {unit}"))
+}
+
+/// A latency for a figure that may be missing.
 pub(crate) fn latency_or_dash(us: Option<f64>) -> String {
     us.map_or_else(dash, latency)
 }

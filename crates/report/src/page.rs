@@ -184,8 +184,13 @@ fn chart_section(group: &Group<'_>, index: usize) -> String {
         ("above_p99", "Tail above p99", "plots"),
     ];
     for (sheet, title, class) in sheets {
+        html.push_str(&format!("<h3>{title}</h3>\n"));
+        if sheet.starts_with("above") && group.cells.len() > 1 {
+            let note = escaped(sentences::OWN_AXES);
+            html.push_str(&format!("<p class=\"note\">{note}</p>\n"));
+        }
         html.push_str(&format!(
-            "<h3>{title}</h3>\n<div class=\"{class}\" data-sheet=\"{sheet}\"></div>\n"
+            "<div class=\"{class}\" data-sheet=\"{sheet}\"></div>\n"
         ));
     }
     html.push_str("</section>\n");
@@ -323,6 +328,26 @@ mod tests {
             page.contains("Refused: the server&#39;s replies carry no timestamps."),
             "{page}"
         );
+    }
+
+    #[test]
+    fn each_tail_has_an_axis_of_its_own_and_the_page_says_so() {
+        let mut run = sample::bench(5, 100);
+        let Content::Bench(cells) = &mut run.content else {
+            panic!("a bench")
+        };
+        cells[0].latency.response.record(90_000_000_000);
+        let page = html(&run);
+        assert_eq!(page.matches(sentences::OWN_AXES).count(), 2);
+        let data = page.split_once("id=\"data\">").unwrap().1;
+        let data = data.split_once("</script>").unwrap().0;
+        let data: serde_json::Value = serde_json::from_str(data).unwrap();
+        let end_us = |cell: usize| {
+            let edges = data["cells"][cell]["response"]["above_p99"]["edges"].as_array();
+            edges.unwrap().last().unwrap().as_f64().unwrap()
+        };
+        assert!(end_us(0) > 90e6, "{}", end_us(0));
+        assert!((1..4).all(|cell| end_us(cell) < 45e6));
     }
 
     #[test]

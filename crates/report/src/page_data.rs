@@ -52,7 +52,7 @@ struct GroupData {
     ranges: Ranges,
 }
 
-/// The x axes that the panels of a group share.
+/// The x axes that the panels of a group share: that of the distributions.
 #[derive(Serialize)]
 struct Ranges {
     one_way: Option<Range>,
@@ -62,8 +62,6 @@ struct Ranges {
 #[derive(Clone, Copy, Serialize)]
 struct Range {
     bins: (f64, f64),
-    above_p90: (f64, f64),
-    above_p99: (f64, f64),
 }
 
 #[derive(Serialize)]
@@ -116,9 +114,7 @@ struct Bars {
 impl Range {
     fn of(group: &Group<'_>, pick: Pick) -> Option<Self> {
         Some(Self {
-            bins: value_range(&group.cells, pick, 0.0)?,
-            above_p90: value_range(&group.cells, pick, 0.9)?,
-            above_p99: value_range(&group.cells, pick, 0.99)?,
+            bins: value_range(&group.cells, pick)?,
         })
     }
 }
@@ -175,12 +171,9 @@ impl LatencyData {
                 .map(|interval| latency(interval).map(figure))
                 .collect()
         };
-        let tail = |quantile, range| {
-            Bars::of(
-                &tail_bins(histogram, quantile, range, BIN_COUNT),
-                histogram,
-                range,
-            )
+        let tail = |quantile| {
+            let (range, bins) = tail_bins(histogram, quantile, BIN_COUNT)?;
+            Some(Bars::of(&bins, histogram, range))
         };
         let (x, us) = percentile_curve(histogram)
             .into_iter()
@@ -199,8 +192,8 @@ impl LatencyData {
                 histogram,
                 range.bins,
             ),
-            above_p90: tail(0.9, range.above_p90),
-            above_p99: tail(0.99, range.above_p99),
+            above_p90: tail(0.9)?,
+            above_p99: tail(0.99)?,
         })
     }
 }

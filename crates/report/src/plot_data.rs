@@ -52,18 +52,25 @@ pub(crate) fn log_bins(
     bins
 }
 
-/// `count` bins above the value at `quantile`, over `range_us`.
+/// The values above `quantile`, over a range of their own: from the value at `quantile` to a little
+/// beyond the largest. At most `count` bins, and none when nothing is above.
 pub(crate) fn tail_bins(
     histogram: &Histogram,
     quantile: f64,
-    range_us: (f64, f64),
     count: usize,
-) -> Vec<Bin> {
+) -> Option<((f64, f64), Vec<Bin>)> {
+    let low_us = histogram.quantile_ns(quantile)?.max(1) as f64 / 1e3;
+    let high_us = histogram.max_ns()?.max(1) as f64 / 1e3;
+    let margin = (high_us / low_us).powf(TAIL_MARGIN).max(TAIL_MARGIN_MIN);
+    let range_us = (low_us, high_us * margin);
     let mut tail = Histogram::new();
     for bucket in histogram.buckets_above(quantile) {
         tail.record_n(bucket.low_ns.midpoint(bucket.high_ns), bucket.count);
     }
-    log_bins(&tail, Some(range_us), count)
+    // Bins narrower than the buckets would make a comb of them.
+    let told_apart = (range_us.1 / range_us.0).ln() / BIN_WIDTH_MIN;
+    let count = count.min(told_apart as usize).max(1);
+    Some((range_us, log_bins(&tail, Some(range_us), count)))
 }
 
 /// The values of one latency at quantiles that are evenly spaced on an axis of `1 / (1 - q)`, as
@@ -87,12 +94,10 @@ pub(crate) fn percentile_curve(histogram: &Histogram) -> Vec<(f64, f64)> {
     points
 }
 
-/// The smallest and the largest value above `quantile` of any cell, in microseconds.
-pub(crate) fn value_range(cells: &[&Cell], pick: Pick, quantile: f64) -> Option<(f64, f64)> {
+/// The smallest and the largest value of any cell, in microseconds.
+pub(crate) fn value_range(cells: &[&Cell], pick: Pick) -> Option<(f64, f64)> {
     let histograms = || cells.iter().filter_map(|cell| pick.of(cell));
-    let low_ns = histograms()
-        .filter_map(|histogram| histogram.quantile_ns(quantile))
-        .min()?;
+    let low_ns = histograms().filter_map(Histogram::min_ns).min()?;
     let high_ns = histograms().filter_map(Histogram::max_ns).max()?;
     Some((
         low_ns.max(1) as f64 / 1e3 * 0.97,
@@ -102,6 +107,11 @@ pub(crate) fn value_range(cells: &[&Cell], pick: Pick, quantile: f64) -> Option<
 
 /// Fine enough that a step between two points is not seen.
 const POINTS_PER_DECADE: f64 = 40.0;
+/// Room above the largest value, as a share of the axis and at least as a factor.
+const TAIL_MARGIN: f64 = 0.03;
+const TAIL_MARGIN_MIN: f64 = 1.0005;
+/// Two buckets of a histogram of three digits, as a logarithm.
+const BIN_WIDTH_MIN: f64 = 0.002;
 
 #[cfg(test)]
 mod tests {
@@ -130,12 +140,27 @@ mod tests {
 
     #[test]
     fn the_tail_holds_the_share_above_its_quantile() {
-        let range = (1.0, 10_000.0);
-        let above: u64 = tail_bins(&ramp(), 0.9, range, 20)
-            .iter()
-            .map(|bin| bin.count)
-            .sum();
+        let (range, bins) = tail_bins(&ramp(), 0.9, 20).unwrap();
+        let above: u64 = bins.iter().map(|bin| bin.count).sum();
+        assert!((8990.0..9020.0).contains(&range.0), "{range:?}");
+        assert!((10_000.0..10_100.0).contains(&range.1), "{range:?}");
         assert!((990..=1000).contains(&above), "{above}");
+    }
+
+    #[test]
+    fn a_short_tail_is_no_comb_and_an_empty_one_has_an_axis() {
+        let mut histogram = Histogram::new();
+        for us in 40_000..41_500u64 {
+            histogram.record(us * 1000);
+        }
+        let (_, bins) = tail_bins(&histogram, 0.5, 90).unwrap();
+        assert!((5..15).contains(&bins.len()), "{}", bins.len());
+        assert!(bins[..bins.len() - 1].iter().all(|bin| bin.count > 0));
+        let mut constant = Histogram::new();
+        constant.record_n(40_000_000, 100);
+        let (range, bins) = tail_bins(&constant, 0.9, 90).unwrap();
+        assert!(range.0 < range.1 && bins.is_empty());
+        assert!(tail_bins(&Histogram::new(), 0.9, 90).is_none());
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::palette::{BLUE, GREY, ORANGE, VERMILLION, series_color};
 use crate::plot_data::{Bin, log_bins, percentile_curve, tail_bins, value_range};
 use crate::quantiles::Quantiles;
 use crate::run::Run;
+use crate::sentences;
 use crate::tables::Pick;
 
 /// A picture with the name of its file, without extension.
@@ -69,14 +70,14 @@ fn group_plots(cells: &[&Cell], subtitle: &str, key: &str) -> Vec<Plot> {
             .copied()
             .filter(|cell| pick.of(cell).is_some())
             .collect();
-        let Some(range) = value_range(&cells, pick, 0.0) else {
+        let Some(range) = value_range(&cells, pick) else {
             continue;
         };
         let what = pick.short();
-        let mut add = |kind: &str, title: String, legend, panels| {
+        let mut add = |kind: &str, title: String, note: &str, legend, panels| {
             let chart = Chart {
                 title,
-                subtitle: subtitle.to_owned(),
+                subtitle: [subtitle, note].join(""),
                 legend,
                 panels,
             };
@@ -90,6 +91,7 @@ fn group_plots(cells: &[&Cell], subtitle: &str, key: &str) -> Vec<Plot> {
             add(
                 "over-time",
                 format!("{what} over time"),
+                "",
                 time_legend(),
                 over_time,
             );
@@ -98,18 +100,24 @@ fn group_plots(cells: &[&Cell], subtitle: &str, key: &str) -> Vec<Plot> {
         add(
             "distribution",
             format!("{what} distribution"),
+            "",
             Vec::new(),
             panels,
         );
+        let note = match cells.len() {
+            1 => String::new(),
+            _ => format!(". {}", sentences::OWN_AXES),
+        };
         for (quantile, kind) in [(0.9, "p90"), (0.99, "p99")] {
             let panels = tail_panels(&cells, pick, quantile);
             let title = format!("{what} above {kind}");
-            add(&format!("above-{kind}"), title, Vec::new(), panels);
+            add(&format!("above-{kind}"), title, &note, Vec::new(), panels);
         }
         let (legend, panel) = percentile_panel(&cells, pick, range);
         add(
             "percentiles",
             format!("{what} by percentile"),
+            "",
             legend,
             vec![panel],
         );
@@ -181,38 +189,31 @@ fn series(cell: &Cell, pick: Pick) -> impl Iterator<Item = (f64, Option<Interval
 }
 
 fn distribution_panels(cells: &[&Cell], pick: Pick, range: (f64, f64)) -> Vec<Panel> {
-    let bins = |cell: &&Cell| {
-        pick.of(cell)
-            .map(|histogram| log_bins(histogram, Some(range), BIN_COUNT))
+    let bins = |histogram: &Histogram| {
+        let bins = log_bins(histogram, Some(range), BIN_COUNT);
+        Some((range, bins))
     };
-    bar_panels(cells, pick, range, bins, "share of messages", true)
+    bar_panels(cells, pick, bins, "share of messages", true)
 }
 
+/// Each on an axis of its own: next to a long tail, a short one would be a single bar.
 fn tail_panels(cells: &[&Cell], pick: Pick, quantile: f64) -> Vec<Panel> {
-    let range = value_range(cells, pick, quantile).unwrap_or((1.0, 2.0));
-    let bins = |cell: &&Cell| {
-        pick.of(cell)
-            .map(|histogram| tail_bins(histogram, quantile, range, BIN_COUNT))
-    };
-    bar_panels(cells, pick, range, bins, "share of all messages", false)
+    let bins = |histogram: &Histogram| tail_bins(histogram, quantile, BIN_COUNT);
+    bar_panels(cells, pick, bins, "share of all messages", false)
 }
 
 fn bar_panels(
     cells: &[&Cell],
     pick: Pick,
-    range: (f64, f64),
-    bins: impl Fn(&&Cell) -> Option<Vec<Bin>>,
+    bins: impl Fn(&Histogram) -> Option<((f64, f64), Vec<Bin>)>,
     y_label: &'static str,
     whole: bool,
 ) -> Vec<Panel> {
     let panel = |cell: &&Cell| {
         let total = pick.of(cell).map_or(1, Histogram::count) as f64;
         let bar = |bin: Bin| (bin.low_us, bin.high_us, bin.count as f64 * 100.0 / total);
-        let bars: Vec<(f64, f64, f64)> = bins(cell)
-            .unwrap_or_default()
-            .into_iter()
-            .map(bar)
-            .collect();
+        let (range, bins) = pick.of(cell).and_then(&bins).unwrap_or(EMPTY);
+        let bars: Vec<(f64, f64, f64)> = bins.into_iter().map(bar).collect();
         let high = bars.iter().map(|bar| bar.2).fold(0.0, f64::max);
         let found = pick.of(cell).map(Quantiles::of).unwrap_or_default();
         let mut marks = vec![Mark::Bars { bars, color: BLUE }];
@@ -288,3 +289,5 @@ fn percentile_panel(
 
 /// Bars across a panel: about six pixels each.
 const BIN_COUNT: usize = 72;
+/// What a panel without a sample shows.
+const EMPTY: ((f64, f64), Vec<Bin>) = ((1.0, 2.0), Vec::new());

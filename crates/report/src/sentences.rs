@@ -205,3 +205,7 @@ pub(crate) const HOW_TO_READ: &str = "Every latency but the service time starts 
 
 /// What to know about one-way latencies from a server that answers in milliseconds.
 pub(crate) const COARSE_CLOCK: &str = "The server's timestamps have a resolution of 1 ms.";
+
+/// What to know about tails that are drawn side by side.
+pub(crate) const OWN_AXES: &str = "Each panel has axes of its own: compare the numbers along \
+    them, not the shapes.";
