@@ -70,7 +70,8 @@
       if (high / low < 3) {
         const count = Math.max(2, Math.min(6, u.width / 90));
         const step = roundStep((high - low) / count);
-        for (let tick = Math.ceil(low / step); tick * step <= high; tick++) splits.push(tick * step);
+        for (let tick = Math.ceil(low / step); tick * step <= high; tick++)
+          splits.push(tick * step);
         return splits;
       }
       for (let decade = 10 ** Math.floor(Math.log10(low)); decade <= high; decade *= 10)
