@@ -223,7 +223,7 @@ fn an_idle_plain_connection_is_small() {
 fn an_idle_tls_connection_is_small() {
     let bytes = bytes_per_connection(true);
     println!("TLS idle connection: {bytes} B");
-    assert!(bytes < 8 * 1024, "{bytes} B");
+    assert!(bytes < 3 * 1024, "{bytes} B");
 }
 
 /// Enough for the growth of tables, which double, to weigh little.

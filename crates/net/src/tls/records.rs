@@ -1,9 +1,16 @@
 //! The TLS records of one connection: ciphertext in, plaintext out, and the reverse.
+//!
+//! This is rustls without its buffers: they would keep 4 KiB for each idle connection.
 
-use std::io::{self, BufRead, Read, Write};
+use std::fmt;
 use std::sync::Arc;
 
-use rustls::{ClientConnection, Connection, ServerConnection};
+use rustls::CommonState;
+use rustls::client::UnbufferedClientConnection;
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{
+    ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus, WriteTraffic,
+};
 
 use super::client::server_name;
 use super::{ClientTls, ServerTls, TlsError};
@@ -13,110 +20,358 @@ use super::{ClientTls, ServerTls, TlsError};
 #[derive(Debug)]
 pub(crate) struct Records {
     connection: Connection,
+    /// Received bytes that are not done with: the beginning of a record, or records with the
+    /// beginning of a handshake message, which rustls has opened in place. Holds no memory while
+    /// empty. Invariant: at most `INCOMPLETE_BYTES_MAX` after `open`.
+    incomplete: Vec<u8>,
+    /// Sealed records with what TLS itself has to say. Holds no memory while empty.
+    outgoing: Vec<u8>,
     /// Whether close_notify was queued; nothing may be sealed after it.
     notified: bool,
+    /// Whether the peer's close_notify was opened; what it sends after it is ignored.
+    ended: bool,
+    /// Whether opening has failed; nothing but what `outgoing` holds is of use any more.
+    failed: bool,
 }
 
 impl Records {
     pub(crate) fn server(tls: &ServerTls) -> Result<Self, TlsError> {
-        let connection = ServerConnection::new(Arc::clone(&tls.config))?;
-        Ok(Self::new(connection.into()))
+        let connection = UnbufferedServerConnection::new(Arc::clone(&tls.config))?;
+        Ok(Self::new(Connection::Server(Box::new(connection))))
     }
 
     pub(crate) fn client(tls: &ClientTls, name: &str) -> Result<Self, TlsError> {
-        let connection = ClientConnection::new(Arc::clone(&tls.config), server_name(name)?)?;
-        Ok(Self::new(connection.into()))
+        let name = server_name(name)?;
+        let connection = UnbufferedClientConnection::new(Arc::clone(&tls.config), name)?;
+        Ok(Self::new(Connection::Client(Box::new(connection))))
     }
 
-    fn new(mut connection: Connection) -> Self {
-        // The session's write queue has the bound; here everything is written out at once.
-        connection.set_buffer_limit(None);
+    fn new(connection: Connection) -> Self {
         Self {
             connection,
+            incomplete: Vec::new(),
+            outgoing: Vec::new(),
             notified: false,
+            ended: false,
+            failed: false,
         }
     }
 
-    /// Opens the records in `received`, all of it, and appends the plaintext to `out`. An
-    /// incomplete record is kept. After an error [`write`](Self::write) gives the alert.
-    pub(crate) fn open(&mut self, mut received: &[u8], out: &mut Vec<u8>) -> Result<(), TlsError> {
-        while !received.is_empty() {
-            let taken = self.connection.read_tls(&mut received).map_err(|_| {
-                // Reading from memory does not fail; only a message beyond every bound does.
-                TlsError::Protocol(rustls::Error::General(
-                    "a TLS message is too long".to_owned(),
-                ))
-            })?;
-            let state = self.connection.process_new_packets()?;
-            if state.plaintext_bytes_to_read() > 0 {
-                self.drain(out);
+    /// Opens the records in `received`, all of it and in place, and appends the plaintext to
+    /// `out`. An incomplete record is kept. After an error [`write`](Self::write) gives the alert.
+    pub(crate) fn open(&mut self, received: &mut [u8], out: &mut Vec<u8>) -> Result<(), TlsError> {
+        let result = self.open_all(received, out);
+        if result.is_err() {
+            while self.connection.common().wants_write() {
+                let _ = self.connection.step(&mut [], out, &mut self.outgoing);
             }
-            if taken == 0 {
-                // After the peer's close_notify the rest is ignored (RFC 8446, 6.1).
-                break;
+            self.failed = true;
+            self.incomplete = Vec::new();
+        }
+        result
+    }
+
+    fn open_all(&mut self, mut received: &mut [u8], out: &mut Vec<u8>) -> Result<(), TlsError> {
+        // What is incomplete is completed first, and only that: the rest is opened where it is.
+        while !self.incomplete.is_empty() && !received.is_empty() {
+            let missing = missing_bytes(&self.incomplete).min(received.len());
+            let (piece, rest) = received.split_at_mut(missing);
+            received = rest;
+            self.incomplete.extend_from_slice(piece);
+            let mut bytes = std::mem::take(&mut self.incomplete);
+            let done = self.open_in_place(&mut bytes, out)?;
+            if done < bytes.len() {
+                bytes.drain(..done);
+                self.keep(bytes)?;
             }
         }
-        // rustls gives back the room for a large record only when it is about to read again.
-        let _ = self.connection.read_tls(&mut NothingToRead);
+        let done = self.open_in_place(received, out)?;
+        match received.get(done..) {
+            Some(rest) if !rest.is_empty() => self.keep(rest.to_vec()),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Opens what is complete in `bytes`; how many of them are done with.
+    fn open_in_place(&mut self, bytes: &mut [u8], out: &mut Vec<u8>) -> Result<usize, TlsError> {
+        let mut done = 0;
+        while !self.ended && !self.failed {
+            let rest = bytes.get_mut(done..).unwrap_or_default();
+            if rest.is_empty() {
+                return Ok(done);
+            }
+            let step = self.connection.step(rest, out, &mut self.outgoing);
+            done += step.done;
+            match step.progress? {
+                Progress::Further => {}
+                Progress::Waiting => return Ok(done),
+                // The rest is ignored (RFC 8446, 6.1).
+                Progress::Ended => self.ended = true,
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn keep(&mut self, bytes: Vec<u8>) -> Result<(), TlsError> {
+        if bytes.len() > INCOMPLETE_BYTES_MAX {
+            return Err(TlsError::Protocol(rustls::Error::General(
+                "a TLS message is too long".to_owned(),
+            )));
+        }
+        self.incomplete = bytes;
         Ok(())
     }
 
-    fn drain(&mut self, out: &mut Vec<u8>) {
-        let mut reader = self.connection.reader();
-        // An error only says that there is nothing more.
-        while let Ok(chunk) = reader.fill_buf()
-            && !chunk.is_empty()
-        {
-            let length = chunk.len();
-            out.extend_from_slice(chunk);
-            reader.consume(length);
-        }
-    }
-
-    /// Seals `plaintext` into records appended to `out`, after whatever TLS itself has to say.
+    /// Seals `plaintext`, which there must not be before the handshake is done, into records
+    /// appended to `out`, after whatever TLS itself has to say.
     pub(crate) fn write(&mut self, plaintext: &[u8], out: &mut Vec<u8>) {
-        if !self.notified && !plaintext.is_empty() {
-            // Writing into memory without a bound does not fail.
-            let _ = self.connection.writer().write_all(plaintext);
-        }
-        while self.connection.wants_write() {
-            if self.connection.write_tls(out).is_err() {
-                break;
-            }
+        self.encode_queued();
+        out.append(&mut std::mem::take(&mut self.outgoing));
+        if !self.notified && !self.failed && !plaintext.is_empty() {
+            let seal = Seal::Plaintext(plaintext);
+            self.connection.seal(seal, &mut self.incomplete, out);
         }
     }
 
     /// Whether TLS itself has something to send.
     pub(crate) fn wants_write(&self) -> bool {
-        self.connection.wants_write()
+        !self.outgoing.is_empty() || self.connection.common().wants_write()
     }
 
     /// Whether no plaintext can be exchanged yet.
     pub(crate) fn is_handshaking(&self) -> bool {
-        self.connection.is_handshaking()
+        self.connection.common().is_handshaking()
     }
 
     #[cfg(test)]
     pub(super) fn cipher_suite(&self) -> Option<rustls::CipherSuite> {
-        self.connection
-            .negotiated_cipher_suite()
-            .map(|suite| suite.suite())
+        let suite = self.connection.common().negotiated_cipher_suite();
+        suite.map(|suite| suite.suite())
+    }
+
+    #[cfg(test)]
+    pub(super) fn buffer_bytes(&self) -> usize {
+        self.incomplete.capacity() + self.outgoing.capacity()
     }
 
     /// Queues close_notify, once: the peer then knows that nothing was cut off.
     pub(crate) fn notify_close(&mut self) {
-        if !self.notified {
+        if !self.notified && !self.failed {
             self.notified = true;
-            self.connection.send_close_notify();
+            self.encode_queued();
+            let (incomplete, outgoing) = (&mut self.incomplete, &mut self.outgoing);
+            self.connection
+                .seal(Seal::CloseNotify, incomplete, outgoing);
+        }
+    }
+
+    /// Moves what rustls has queued to `outgoing`.
+    fn encode_queued(&mut self) {
+        while !self.failed && self.connection.common().wants_write() {
+            let (incomplete, outgoing) = (&mut self.incomplete, &mut self.outgoing);
+            // Nothing new was received, so there is nothing to open and nothing to discard.
+            let step = self.connection.step(incomplete, &mut Vec::new(), outgoing);
+            debug_assert_eq!(step.done, 0, "open has opened all that can be");
+            self.failed |= step.progress.is_err();
         }
     }
 }
 
-/// A source that never has anything.
-struct NothingToRead;
+/// One of the two roles, each boxed for itself: a server's is not to be as large as a client's.
+enum Connection {
+    Client(Box<UnbufferedClientConnection>),
+    Server(Box<UnbufferedServerConnection>),
+}
 
-impl Read for NothingToRead {
-    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-        Err(io::ErrorKind::WouldBlock.into())
+impl Connection {
+    fn common(&self) -> &CommonState {
+        match self {
+            Self::Client(client) => client,
+            Self::Server(server) => server,
+        }
+    }
+
+    /// Goes one step on with what was `received`: appends what it opens to `out` and what TLS
+    /// itself has to say to `outgoing`.
+    fn step(&mut self, received: &mut [u8], out: &mut Vec<u8>, outgoing: &mut Vec<u8>) -> Step {
+        match self {
+            Self::Client(client) => Step::of(client.process_tls_records(received), out, outgoing),
+            Self::Server(server) => Step::of(server.process_tls_records(received), out, outgoing),
+        }
+    }
+
+    /// Seals into `out`, with `incomplete` as it was left by the last step and nothing queued.
+    fn seal(&mut self, seal: Seal<'_>, incomplete: &mut [u8], out: &mut Vec<u8>) {
+        match self {
+            Self::Client(client) => seal.apply(client.process_tls_records(incomplete), out),
+            Self::Server(server) => seal.apply(server.process_tls_records(incomplete), out),
+        }
     }
 }
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let role = match self {
+            Self::Client(_) => "Client",
+            Self::Server(_) => "Server",
+        };
+        f.debug_struct(role).finish_non_exhaustive()
+    }
+}
+
+/// What one step has come to.
+struct Step {
+    /// How many bytes from the front are done with.
+    done: usize,
+    progress: Result<Progress, TlsError>,
+}
+
+enum Progress {
+    /// There may be more to do.
+    Further,
+    /// Nothing can be done before more is received.
+    Waiting,
+    /// The peer's close_notify.
+    Ended,
+}
+
+impl Step {
+    fn of<Data>(
+        status: UnbufferedStatus<'_, '_, Data>,
+        out: &mut Vec<u8>,
+        outgoing: &mut Vec<u8>,
+    ) -> Self {
+        let mut done = status.discard;
+        let progress = status
+            .state
+            .map_err(TlsError::from)
+            .map(|state| match state {
+                ConnectionState::ReadTraffic(mut traffic) => {
+                    while let Some(Ok(record)) = traffic.next_record() {
+                        done += record.discard;
+                        out.extend_from_slice(record.payload);
+                    }
+                    Progress::Further
+                }
+                ConnectionState::EncodeTlsData(data) => {
+                    encode(data, outgoing);
+                    Progress::Further
+                }
+                ConnectionState::TransmitTlsData(data) => {
+                    data.done();
+                    Progress::Further
+                }
+                ConnectionState::PeerClosed | ConnectionState::Closed => Progress::Ended,
+                // Nobody is offered to send early data, and rustls may have more states one day.
+                ConnectionState::BlockedHandshake
+                | ConnectionState::WriteTraffic(_)
+                | ConnectionState::ReadEarlyData(_)
+                | _ => Progress::Waiting,
+            });
+        Self { done, progress }
+    }
+}
+
+fn encode<Data>(mut data: EncodeTlsData<'_, Data>, outgoing: &mut Vec<u8>) {
+    fill(outgoing, 0, |room| {
+        data.encode(room).map_err(|error| match error {
+            EncodeError::InsufficientSize(error) => Some(error.required_size),
+            EncodeError::AlreadyEncoded => None,
+        })
+    });
+}
+
+/// What is to be sealed.
+#[derive(Clone, Copy)]
+enum Seal<'a> {
+    Plaintext(&'a [u8]),
+    CloseNotify,
+}
+
+impl Seal<'_> {
+    fn apply<Data>(self, status: UnbufferedStatus<'_, '_, Data>, out: &mut Vec<u8>) {
+        match status.state {
+            Ok(ConnectionState::WriteTraffic(traffic)) => self.fill(traffic, out),
+            Ok(ConnectionState::TransmitTlsData(mut data)) => {
+                if let Some(traffic) = data.may_encrypt_app_data() {
+                    self.fill(traffic, out);
+                }
+                data.done();
+            }
+            // The handshake is not done, or everything is over.
+            Ok(_) | Err(_) => {}
+        }
+    }
+
+    fn fill<Data>(self, mut traffic: WriteTraffic<'_, Data>, out: &mut Vec<u8>) {
+        let guess = match self {
+            Self::Plaintext(bytes) => {
+                bytes.len() + (bytes.len() / RECORD_BYTES_MAX + 1) * RECORD_OVERHEAD_BYTES
+            }
+            Self::CloseNotify => RECORD_OVERHEAD_BYTES,
+        };
+        fill(out, guess, |room| {
+            self.once(&mut traffic, room).map_err(|error| match error {
+                EncryptError::InsufficientSize(error) => Some(error.required_size),
+                EncryptError::EncryptExhausted => None,
+            })
+        });
+    }
+
+    fn once<Data>(
+        self,
+        traffic: &mut WriteTraffic<'_, Data>,
+        room: &mut [u8],
+    ) -> Result<usize, EncryptError> {
+        match self {
+            Self::Plaintext(bytes) => traffic.encrypt(bytes, room),
+            Self::CloseNotify => traffic.queue_close_notify(room),
+        }
+    }
+}
+
+/// Appends what `write` puts into the room it is given, which it can ask more of, once.
+fn fill(
+    out: &mut Vec<u8>,
+    guess: usize,
+    mut write: impl FnMut(&mut [u8]) -> Result<usize, Option<usize>>,
+) {
+    let start = out.len();
+    out.resize(start + guess, 0);
+    let mut written = write(&mut out[start..]);
+    if let Err(Some(required)) = written {
+        out.resize(start + required, 0);
+        written = write(&mut out[start..]);
+    }
+    out.truncate(start + written.unwrap_or(0));
+}
+
+/// How many bytes more make a step possible: the header of a record or the rest of the record.
+fn missing_bytes(incomplete: &[u8]) -> usize {
+    let Some((header, rest)) = incomplete.split_first_chunk::<RECORD_HEADER_BYTES>() else {
+        return RECORD_HEADER_BYTES - incomplete.len();
+    };
+    let record = usize::from(u16::from_be_bytes([header[3], header[4]]));
+    match record.checked_sub(rest.len()) {
+        Some(missing) if missing > 0 => missing,
+        // The first of several records with a handshake message: where the last one ends is for
+        // rustls to say.
+        Some(_) | None => HANDSHAKE_PIECE_BYTES,
+    }
+}
+
+/// RFC 8446, 5.1: type, version, length.
+const RECORD_HEADER_BYTES: usize = 5;
+
+/// RFC 8446, 5.1: the plaintext of one record.
+const RECORD_BYTES_MAX: usize = 16 * 1024;
+
+/// Header, nonce, type and tag, whatever the version; a guess that is too small costs a second try.
+const RECORD_OVERHEAD_BYTES: usize = 32;
+
+/// A handshake message of several records is looked at each time that so much more of it is there.
+const HANDSHAKE_PIECE_BYTES: usize = 4 * 1024;
+
+/// A handshake message of 64 KiB, which is the largest that rustls takes, in records; a peer that
+/// cuts it into smaller ones has failed.
+const INCOMPLETE_BYTES_MAX: usize = 80 * 1024;

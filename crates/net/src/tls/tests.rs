@@ -19,7 +19,7 @@ fn pair(server: &ServerTls, client: &ClientTls, name: &str) -> Pair {
 fn carry(from: &mut Records, to: &mut Records, step: usize) -> Result<Vec<u8>, TlsError> {
     let (mut wire, mut plain) = (Vec::new(), Vec::new());
     from.write(b"", &mut wire);
-    for piece in wire.chunks(step) {
+    for piece in wire.chunks_mut(step) {
         to.open(piece, &mut plain)?;
     }
     Ok(plain)
@@ -44,7 +44,7 @@ fn plaintext_survives_any_cut_of_its_records() {
         let sent: Vec<u8> = (0..100_000u32).map(|i| (i % 251) as u8).collect();
         let (mut wire, mut plain) = (Vec::new(), Vec::new());
         pair.client.write(&sent, &mut wire);
-        for piece in wire.chunks(step) {
+        for piece in wire.chunks_mut(step) {
             pair.server.open(piece, &mut plain).unwrap();
         }
         assert!(plain == sent, "in steps of {step}");
@@ -127,7 +127,7 @@ fn a_certificate_in_the_file_is_accepted_for_its_names_only() {
 fn garbage_is_an_error_with_an_alert_for_the_peer() {
     let mut server = Records::server(&ServerTls::self_signed().unwrap()).unwrap();
     let error = server
-        .open(b"GET / HTTP/1.1\r\n\r\n", &mut Vec::new())
+        .open(&mut b"GET / HTTP/1.1\r\n\r\n".to_owned(), &mut Vec::new())
         .unwrap_err();
     assert!(error.to_string().starts_with("TLS failed: "), "{error}");
     let mut alert = Vec::new();
@@ -189,6 +189,50 @@ fn nothing_follows_the_notice_of_the_close() {
     pair.client.write(b"lost", &mut wire);
     wire.extend_from_slice(b"not even TLS");
     let mut plain = Vec::new();
-    pair.server.open(&wire, &mut plain).unwrap();
+    pair.server.open(&mut wire, &mut plain).unwrap();
+    pair.server
+        .open(&mut b"nor this".to_owned(), &mut plain)
+        .unwrap();
     assert_eq!(plain, b"last");
+    // Its own end is still open.
+    let (mut wire, mut answer) = (Vec::new(), Vec::new());
+    pair.server.write(b"understood", &mut wire);
+    pair.server.notify_close();
+    pair.server.write(b"", &mut wire);
+    pair.client.open(&mut wire, &mut answer).unwrap();
+    assert_eq!(answer, b"understood");
+}
+
+#[test]
+fn an_idle_connection_keeps_no_buffer() {
+    let server = ServerTls::self_signed().unwrap();
+    let client = ClientTls::new(&Trust::Anyone).unwrap();
+    let mut pair = pair(&server, &client, "localhost");
+    handshake(&mut pair, 1000).unwrap();
+    let (mut wire, mut plain) = (Vec::new(), Vec::new());
+    pair.client.write(&[5; 40_000], &mut wire);
+    pair.server.open(&mut wire, &mut plain).unwrap();
+    for records in [&pair.client, &pair.server] {
+        assert_eq!(records.buffer_bytes(), 0);
+    }
+}
+
+#[test]
+fn a_handshake_message_without_end_is_an_error() {
+    // TLS 1.2 in a record that says so: a ClientHello of 64 KiB, which never comes to an end.
+    let mut server = Records::server(&ServerTls::self_signed().unwrap()).unwrap();
+    let mut plain = Vec::new();
+    let mut hello = vec![1, 0, 0xff, 0xff, 3, 3];
+    hello.resize(40, 0);
+    let mut sent = 0;
+    let mut failed = false;
+    while sent < 4 * 1024 * 1024 && !failed {
+        let mut record = vec![22, 3, 3, 0, hello.len() as u8];
+        record.append(&mut hello);
+        sent += record.len();
+        failed = server.open(&mut record, &mut plain).is_err();
+        assert!(server.buffer_bytes() < 200 * 1024);
+        hello = vec![0];
+    }
+    assert!(failed, "after {sent} B");
 }
