@@ -62,7 +62,8 @@ pub struct Session {
     stage: Stage,
     /// Framed bytes that were not handed to the driver yet. Holds no memory while empty.
     outbox: Vec<u8>,
-    /// Received plaintext that waits for the answer to the request, or for the next owner.
+    /// Received plaintext that waits for the answer to the request, for the next owner, or for
+    /// the peer to read its answers.
     kept: Vec<u8>,
     /// Bytes that the driver has in flight; 0: none.
     in_flight_bytes: usize,
@@ -236,10 +237,13 @@ impl Session {
         None
     }
 
-    /// The peer ended its stream.
+    /// The peer ended its stream. If something is unread the event comes after that, from `poll`.
     pub fn on_end_of_stream(&mut self, now: Time) -> Option<SessionEvent<'_>> {
+        let has_unread = self.has_unread();
         self.is_ended = true;
         match self.phase {
+            // What was received before comes first; then `poll` gives the event.
+            Phase::Active | Phase::Closing if has_unread => None,
             Phase::Active | Phase::Closing => {
                 self.heard = now;
                 Some(self.fail(SessionError::EndOfStream))

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use moonwire_net::{ServerTls, SessionLimits, Waker};
 
-use crate::config::{Limits, Service};
+use crate::config::{FRAME_HEADER_BYTES_MAX, Limits, Service};
 use crate::event::Letter;
 use crate::mailbox::Mailbox;
 use crate::router::Router;
@@ -87,7 +87,10 @@ fn session_limits(limits: &Limits, message_bytes_max: usize) -> SessionLimits {
             headers_max: limits.headers_max,
         },
         write_queue_bytes_max: limits.write_queue_bytes_max,
-        write_queue_pause_bytes: WRITE_QUEUE_PAUSE_BYTES.min(limits.write_queue_bytes_max),
+        write_queue_pause_bytes: limits
+            .write_queue_bytes_max
+            .saturating_sub(message_bytes_max + FRAME_HEADER_BYTES_MAX)
+            .min(WRITE_QUEUE_PAUSE_BYTES),
         handshake_timeout: limits.handshake_timeout,
         idle_timeout: (!limits.idle_timeout.is_zero()).then_some(limits.idle_timeout),
         pong_timeout: Some(limits.pong_timeout),
@@ -97,5 +100,7 @@ fn session_limits(limits: &Limits, message_bytes_max: usize) -> SessionLimits {
 }
 
 /// A client that leaves this much unread is not read from until it has taken some of it: it slows
-/// itself down, and the bound of the queue is left to messages that others send to it.
+/// itself down, and the bound of the queue is left to messages that others send to it. Where the
+/// queue is so small that an answer as large as the largest message would not fit beside this much,
+/// it is less.
 const WRITE_QUEUE_PAUSE_BYTES: usize = 1024 * 1024;

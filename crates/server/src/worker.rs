@@ -50,6 +50,9 @@ struct Desk {
     timers: Timers<SocketId>,
     /// Connections to be flushed in this turn, each once: those with `is_dirty`.
     dirty: Vec<SocketId>,
+    /// Connections that were received from and not answered to the end, but can be now: they go on
+    /// in the next turn, so that nobody waits for one that has much to answer.
+    unread: Vec<SocketId>,
     /// The owner that the next hand-over goes to, counted over all services.
     rotation: usize,
 }
@@ -77,6 +80,7 @@ impl<D: Driver> Worker<D> {
             connections: Connections::default(),
             timers: Timers::new(),
             dirty: Vec::new(),
+            unread: Vec::new(),
             rotation: worker,
         };
         Self {
@@ -119,6 +123,9 @@ impl<D: Driver> Worker<D> {
         while let Some(completion) = self.driver.next() {
             self.handle(Event::Socket(completion));
         }
+        for socket in std::mem::take(&mut self.desk.unread) {
+            self.unread(socket);
+        }
         let now = self.driver.now();
         for _ in 0..DEADLINES_PER_TURN_MAX {
             let Some(socket) = self.desk.timers.expired(now) else {
@@ -137,6 +144,9 @@ impl<D: Driver> Worker<D> {
     }
 
     fn wait_until(&mut self) -> Option<Time> {
+        if !self.desk.unread.is_empty() {
+            return Some(Time::default());
+        }
         let deadline = self.desk.timers.next_deadline();
         match self.phase {
             Phase::Serving => deadline,

@@ -58,8 +58,9 @@ impl Session {
         })
     }
 
-    /// The bytes that were kept while the request was not answered, or while the connection
-    /// changed its driver: to be polled after a late `accept`, and after `attach`.
+    /// The bytes that were kept while the request was not answered, while the connection changed
+    /// its driver, or while too much waited to be written: to be polled after a late `accept`,
+    /// after `attach`, and whenever [`has_unread`](Self::has_unread) says so.
     pub fn unread<'b>(&mut self, scratch: &'b mut Plaintext) -> Input<'b> {
         scratch.bytes.clear();
         if self.phase <= Phase::Closing {
@@ -80,6 +81,10 @@ impl Session {
         }
         if matches!(self.stage, Stage::Handshake(_)) {
             return self.poll_handshake(input, now);
+        }
+        if self.is_ended && self.kept.is_empty() && input.rest().is_empty() {
+            // It ended before all that was received had been looked at; now it has.
+            return Some(self.fail(SessionError::EndOfStream));
         }
         let Stage::Open(connection) = &mut self.stage else {
             return None;
@@ -107,12 +112,26 @@ impl Session {
         })
     }
 
-    /// The bytes of one read that nobody looked at are kept while the connection changes hands.
+    /// Keeps what was not looked at of one read, while the connection changes hands or while
+    /// [`is_full`](Self::is_full). As long as there is something, flush has the driver receive no
+    /// more, so it is little more than what the driver reads in one turn.
     pub fn keep(&mut self, input: Input<'_>) {
         let rest = input.bytes.get(input.taken..).unwrap_or_default();
         if !rest.is_empty() && self.phase <= Phase::Closing {
             self.kept.extend_from_slice(rest);
         }
+    }
+
+    /// Server: whether so much waits to be written that events are better left in their input:
+    /// then keep it, and go on once it `has_unread` and is not full any more.
+    pub fn is_full(&self) -> bool {
+        self.is_open() && self.write_queue_bytes() > self.limits.write_queue_pause_bytes
+    }
+
+    /// Whether `unread` has something to be polled, bytes or the end of the stream.
+    pub fn has_unread(&self) -> bool {
+        let is_wanted = self.phase <= Phase::Closing && matches!(self.stage, Stage::Open(_));
+        is_wanted && (self.is_ended || !self.kept.is_empty())
     }
 
     /// Kept bytes come before those received now, once the request is answered.

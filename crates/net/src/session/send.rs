@@ -193,18 +193,19 @@ impl Session {
         }
     }
 
-    /// Stops listening to a peer that does not take its answers, until it does. Only a server
-    /// does so: if both ends did, each could wait for the other to read.
+    /// Stops listening to a peer that does not take its answers, until it does and all that was
+    /// received before is looked at. Only a server does so: if both ends did, each could wait for
+    /// the other to read.
     fn regulate<D: Driver>(&mut self, driver: &mut D) {
         if self.is_client {
             return;
         }
         if self.is_paused {
-            if self.write_queue_bytes() == 0 {
+            if self.write_queue_bytes() == 0 && !self.has_unread() {
                 self.is_paused = false;
                 driver.resume_receive(self.socket);
             }
-        } else if self.write_queue_bytes() > self.limits.write_queue_pause_bytes {
+        } else if self.is_full() || self.has_unread() {
             // What it did before says nothing about whether it takes what waits for it now.
             self.is_paused = true;
             self.is_pinged = false;

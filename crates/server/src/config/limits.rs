@@ -153,7 +153,7 @@ const MIB: usize = 1024 * 1024;
 pub(super) const GIB: usize = 1024 * MIB;
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 /// RFC 6455, 5.2: the longest frame header, for which each message of a queue is counted.
-const FRAME_HEADER_BYTES_MAX: usize = 14;
+pub(crate) const FRAME_HEADER_BYTES_MAX: usize = 14;
 /// Room beside one largest message for what was queued before it: the answers to a full read of
 /// small messages, several times over.
 const QUEUE_HEADROOM_BYTES: usize = MIB;

@@ -56,7 +56,8 @@ impl<D: Driver> Worker<D> {
         self.driver.recycle(buffer);
     }
 
-    /// Answers each event in the bytes that came along with a connection from another worker.
+    /// Answers each event in the bytes that were kept: of a connection from another worker, or of
+    /// one whose earlier answers had to be written first.
     pub(super) fn unread(&mut self, socket: SocketId) {
         let now = self.driver.now();
         let Self {
@@ -77,8 +78,9 @@ impl<D: Driver> Worker<D> {
 }
 
 impl Desk {
-    /// Answers each event in `input`. One received buffer bounds the work: it cannot hold more
-    /// messages than a sixth of its bytes.
+    /// Answers each event in `input`, or as many as the client takes the answers to: the rest is
+    /// kept until then. One received buffer bounds the work: it cannot hold more messages than a
+    /// sixth of its bytes.
     fn read(
         &mut self,
         socket: SocketId,
@@ -90,6 +92,10 @@ impl Desk {
     ) {
         while let Some(connection) = self.connections.of_socket(socket) {
             let stage = connection.stage;
+            if connection.session.is_full() {
+                connection.session.keep(input);
+                break;
+            }
             let Some(event) = connection.session.poll(&mut input, now) else {
                 break;
             };

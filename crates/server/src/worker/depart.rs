@@ -37,12 +37,16 @@ impl Desk {
         }
     }
 
-    /// After a flush: the gauge of its queue and its next deadline.
+    /// After a flush: the gauge of its queue, its next deadline, and whether it goes on with what
+    /// was received before.
     pub(super) fn settled(&mut self, socket: SocketId) {
         let Some(connection) = self.connections.of_socket(socket) else {
             return;
         };
         let deadline = connection.session.deadline();
+        if connection.session.has_unread() && !connection.session.is_full() {
+            self.unread.push(socket);
+        }
         if let Stage::Open { place, .. } = connection.stage {
             let queued = connection.session.write_queue_bytes();
             let before = std::mem::replace(&mut connection.queued_bytes, queued);

@@ -16,5 +16,6 @@ mod configuration;
 mod ending;
 mod fixture;
 mod messages;
+mod pipeline;
 mod requests;
 mod tls;

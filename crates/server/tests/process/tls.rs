@@ -1,7 +1,7 @@
 //! The same over TLS, with a client that rustls makes.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,18 +29,8 @@ fn tls_connections_change_hands_too() {
     let server = Server::start(config).unwrap();
     let client_config = trusting(server.certificate().unwrap());
     for round in 0..20 {
-        let tcp = TcpStream::connect(server.addresses()[0]).unwrap();
-        tcp.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let name = ServerName::try_from("localhost").unwrap();
-        let tls = ClientConnection::new(Arc::clone(&client_config), name).unwrap();
-        let mut stream = StreamOwned::new(tls, tcp);
-        stream
-            .write_all(
-                b"GET /echo HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\
-                  Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
-                  Sec-WebSocket-Version: 13\r\n\r\n",
-            )
-            .unwrap();
+        let mut stream = secured(server.addresses()[0], &client_config);
+        stream.write_all(REQUEST).unwrap();
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             let mut byte = [0];
@@ -64,7 +54,21 @@ fn tls_connections_change_hands_too() {
     assert!(table.contains("20           40"), "{table}");
 }
 
-fn trusting(pem: &str) -> Arc<ClientConfig> {
+/// A connection on which nothing was sent yet.
+pub(crate) fn secured(
+    address: SocketAddr,
+    config: &Arc<ClientConfig>,
+) -> StreamOwned<ClientConnection, TcpStream> {
+    let tcp = TcpStream::connect(address).unwrap();
+    tcp.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    StreamOwned::new(
+        ClientConnection::new(Arc::clone(config), name).unwrap(),
+        tcp,
+    )
+}
+
+pub(crate) fn trusting(pem: &str) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots
         .add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap())
@@ -77,3 +81,7 @@ fn trusting(pem: &str) -> Arc<ClientConfig> {
         .with_no_client_auth();
     Arc::new(config)
 }
+
+const REQUEST: &[u8] = b"GET /echo HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\
+    Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+    Sec-WebSocket-Version: 13\r\n\r\n";

@@ -1,0 +1,120 @@
+//! Clients that ask for more in one write than fits any queue, and read what they are sent.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use moonwire_server::Server;
+
+use crate::client::{CLOSE, TEXT, frame};
+use crate::fixture::Folder;
+use crate::tls::{secured, trusting};
+
+/// The answers are thirty times what the queue may hold.
+#[test]
+fn a_client_that_reads_gets_every_answer() {
+    let server = folder("").start();
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    converse(&mut stream, "/large");
+    server.await_metric("moonwire_write_queue_bytes", "large", 0);
+    assert_eq!(
+        server.metric("moonwire_failures_total", "kind=\"queue_full\""),
+        0
+    );
+}
+
+#[test]
+fn a_client_that_reads_gets_every_answer_over_tls() {
+    let folder = folder("[tls]\ndev = true\n");
+    let server = Server::start(folder.load().unwrap()).unwrap();
+    let config = trusting(server.certificate().unwrap());
+    converse(&mut secured(server.addresses()[0], &config), "/large");
+    server.stopper().stop();
+    server.wait().unwrap();
+}
+
+/// The end of the stream is seen long before the last request can be answered.
+#[test]
+fn the_end_of_the_stream_comes_after_what_was_sent_before_it() {
+    let server = folder("").start();
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    stream.write_all(&requests("/large")).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    answers(&mut stream);
+}
+
+/// One write with everything; then everything is read, the end of the stream included.
+fn converse(stream: &mut (impl Read + Write), target: &str) {
+    stream.write_all(&requests(target)).unwrap();
+    stream.flush().unwrap();
+    answers(stream);
+}
+
+/// The upgrade, many small messages and a close frame.
+fn requests(target: &str) -> Vec<u8> {
+    let mut bytes = format!(
+        "GET {target} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\
+         Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+         Sec-WebSocket-Version: 13\r\n\r\n"
+    )
+    .into_bytes();
+    for number in 0..REQUESTS {
+        bytes.extend(frame(TEXT, number.to_string().as_bytes()));
+    }
+    bytes.extend(frame(CLOSE, &1000u16.to_be_bytes()));
+    bytes
+}
+
+/// Each answer in its order, then the close frame and the end.
+fn answers(stream: &mut impl Read) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.extend(take::<1>(stream));
+    }
+    assert!(head.starts_with(b"HTTP/1.1 101 "));
+    let mut answer = vec![0; ANSWER_BYTES];
+    for number in 0..REQUESTS {
+        assert_eq!(take::<2>(stream), [0x81, 126], "answer {number}");
+        let length = usize::from(u16::from_be_bytes(take(stream)));
+        assert_eq!(length, ANSWER_BYTES);
+        stream.read_exact(&mut answer).unwrap();
+        let text = std::str::from_utf8(&answer).unwrap();
+        assert_eq!(text.trim_end_matches('.'), number.to_string());
+    }
+    assert_eq!(take(stream), [0x88, 2, 0x03, 0xe8]);
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+}
+
+fn take<const N: usize>(stream: &mut impl Read) -> [u8; N] {
+    let mut bytes = [0; N];
+    stream.read_exact(&mut bytes).unwrap();
+    bytes
+}
+
+fn folder(tls: &str) -> Folder {
+    Folder::new(&format!(
+        "[server]\nworkers = 1\n{tls}[limits]\nmessage_bytes_max = 65536\n\
+         write_queue_bytes_max = 1048576\n[services.large]\ntarget = '/large'\n"
+    ))
+    .app("large", LARGE)
+}
+
+const REQUESTS: usize = 2000;
+const ANSWER_BYTES: usize = 16_384;
+
+const LARGE: &str = "
+local large = {}
+function large.onStart() end
+function large.onShutdown() end
+function large.onDisconnect(handler) end
+function large.onMessage(handler, opcode, message)
+  return ws:send(handler, opcode, message .. ('.'):rep(16384 - #message))
+end
+return large
+";
