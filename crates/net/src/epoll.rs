@@ -23,7 +23,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use slab::Slab;
 
-use crate::buffer::ReceiveBuffer;
+use crate::buffer::{RECEIVE_BUFFER_BYTES, ReceiveBuffer};
 use crate::driver::{
     Completion, ConnectTarget, Driver, ListenerId, SocketId, Submission, Transport, TransportKind,
     Waker, WakerKind,
@@ -462,10 +462,6 @@ const EVENTS_PER_TURN_MAX: usize = 1024;
 /// How many connections a listener accepts per turn: enough for 10,000 arrivals to be in within
 /// some hundred turns, few enough (about 10 us each) not to hold up those that are open.
 const ACCEPTS_PER_TURN_MAX: usize = 64;
-
-/// One buffer for all sockets of the loop, so it stays in the cache. Measured on prototypes: for
-/// messages of 64 KiB and more, one large buffer beats a pool of small ones by a fifth.
-const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
 
 #[cfg(test)]
 mod tests;

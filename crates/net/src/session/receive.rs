@@ -6,7 +6,7 @@ use super::error::SessionError;
 use super::event::SessionEvent;
 use super::handshake::{Answer, Handshake};
 use super::{Phase, Session, Stage, random_mask};
-use crate::buffer::Plaintext;
+use crate::buffer::{Plaintext, RECEIVE_BUFFER_BYTES};
 use crate::time::Time;
 
 /// Plaintext of one read that was not looked at yet, in the driver's buffer or the loop's scratch.
@@ -267,6 +267,7 @@ impl Input<'_> {
     }
 }
 
-/// How much may follow a request before it is answered: answers take well under a round trip, so
-/// more than a few small messages is no reasonable client.
-const PIPELINED_BYTES_MAX: usize = 64 * 1024;
+/// How much may follow a request before it is answered: what can come along with it in one read,
+/// which the client cannot know. Answers take well under a round trip, so one that sends even more
+/// is no reasonable client.
+const PIPELINED_BYTES_MAX: usize = RECEIVE_BUFFER_BYTES;

@@ -40,6 +40,32 @@ fn messages_behind_the_request_are_not_lost() {
     assert_eq!(client.receive().text(), "early");
 }
 
+/// One instance on two workers: some connections leave with all that came behind their request.
+#[test]
+fn a_whole_read_behind_the_request_is_not_too_much() {
+    let server =
+        Folder::new("[server]\nworkers = 2\n[services.echo]\ntarget = '/echo'\ninstances = 1\n")
+            .start();
+    let message = vec![7; 10_000];
+    for round in 0..10 {
+        let mut client = Client::open(server.address);
+        let mut bytes = b"GET /echo HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\
+              Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+              Sec-WebSocket-Version: 13\r\n\r\n"
+            .to_vec();
+        bytes.extend(frame(BINARY, &message).repeat(20));
+        client.write(&bytes);
+        assert!(
+            client.status_line().ends_with(" 101 Switching Protocols"),
+            "round {round}"
+        );
+        for _ in 0..20 {
+            assert_eq!(client.receive().payload, message, "round {round}");
+        }
+    }
+    assert!(server.metric("moonwire_handed_over_total", "worker") > 0);
+}
+
 #[test]
 fn amplify_answers_as_often_as_it_is_told() {
     let server = Folder::new(
