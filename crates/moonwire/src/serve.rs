@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use moonwire_server::{Config, LogFormat, Overrides, Server, Stopper};
+use moonwire_server::{Config, LogFormat, Overrides, Server, Stopper, check_log_filter};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 use tracing_subscriber::EnvFilter;
@@ -22,7 +22,11 @@ pub(crate) struct Args {
     /// The configuration; without it the shipped echo and amplify are served on 127.0.0.1:5083
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Load everything, the Lua code included, say OK and exit
+    /// Load everything, say OK and exit
+    ///
+    /// Reads every key of the configuration, the log filter, the certificate and its key, and
+    /// loads the Lua code of every service. It does not run onStart and listens nowhere: whether
+    /// an address is free, only a start can tell.
     #[arg(long)]
     check: bool,
     /// Listen here instead (repeatable; port 0 lets the system choose)
@@ -67,7 +71,7 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
         Some(file) => Config::load(file, &overrides)?,
         None => Config::shipped(&overrides)?,
     };
-    config.log = log.unwrap_or(config.log);
+    config.log = log_filter(log)?.unwrap_or(config.log);
     config.log_format = log_format.unwrap_or(config.log_format);
     if check {
         Server::check(&config)?;
@@ -108,13 +112,22 @@ fn names(config: &Config) -> String {
     names.join(", ")
 }
 
+/// What wins over the configuration: RUST_LOG, then `--log`. Both must be right.
+fn log_filter(log: Option<String>) -> Result<Option<String>> {
+    let mut wins = None;
+    let environment = std::env::var("RUST_LOG").ok();
+    for (place, filter) in [("--log", log), ("RUST_LOG", environment)] {
+        let Some(filter) = filter.filter(|filter| !filter.is_empty()) else {
+            continue;
+        };
+        check_log_filter(&filter).map_err(|problem| anyhow!("{place}: `{filter}` {problem}"))?;
+        wins = Some(filter);
+    }
+    Ok(wins)
+}
+
 fn log_to_stderr(config: &Config) -> Result<()> {
-    let filter = match std::env::var("RUST_LOG") {
-        Ok(filter) if !filter.is_empty() => filter,
-        Ok(_) | Err(_) => config.log.clone(),
-    };
-    let filter = EnvFilter::try_new(&filter)
-        .with_context(|| format!("`{filter}` is not a log filter such as info or debug"))?;
+    let filter = EnvFilter::try_new(&config.log).context("it was checked before")?;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);

@@ -20,6 +20,8 @@ mod stats;
 mod worker;
 
 // The public interface is:
-pub use config::{Config, ConfigError, Limits, LogFormat, Overrides, QueuePolicy, Service, Tls};
+pub use config::{
+    Config, ConfigError, Limits, LogFormat, Overrides, QueuePolicy, Service, Tls, check_log_filter,
+};
 pub use error::ServerError;
 pub use server::{Server, Stopper};

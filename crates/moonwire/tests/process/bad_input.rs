@@ -49,6 +49,24 @@ fn configurations_are_checked() {
     config("[server]\nworkers = \n").names("moonwire.toml");
     config("[limits]\nidle_timeout_ms = -1\n").names("idle_timeout_ms");
     config("[services.echo]\ntarget = \"echo\"\n").names("`echo`");
+    let server = |key: &str| {
+        config(&format!(
+            "[server]\n{key}\n[services.echo]\ntarget = \"/echo\"\n"
+        ))
+    };
+    server("log = \"moonwire=loud\"")
+        .names("moonwire.toml:2")
+        .names("moonwire=loud");
+    server("listen = [\"127.0.0.1:1\", \"127.0.0.1:1\"]")
+        .names("moonwire.toml:2")
+        .names("127.0.0.1:1")
+        .names("twice");
+    wrong("serve --check --log moonwire=loud")
+        .names("--log")
+        .names("moonwire=loud");
+    wrong("serve --check --listen 127.0.0.1:1 --listen 127.0.0.1:1")
+        .names("--listen")
+        .names("twice");
 }
 
 #[test]

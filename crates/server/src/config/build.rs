@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use toml::Spanned;
+use tracing_subscriber::EnvFilter;
 
-use super::file::{File, ServerTable, TlsTable};
+use super::file::{File, OneOrMany, ServerTable, TlsTable};
 use super::limits::{fit_write_queue, limits};
 use super::sentence::Text;
 use super::service::Services;
@@ -30,7 +31,7 @@ pub(super) fn config(text: &Text<'_>, overrides: &Overrides) -> Result<Config, C
     Ok(Config {
         listen: listen(text, &file.server, overrides)?,
         workers,
-        log: file.server.log.clone().unwrap_or_else(|| "info".to_owned()),
+        log: log(text, &file.server)?,
         log_format: log_format(text, &file.server)?,
         tls: tls(text, file.tls.as_ref(), overrides)?,
         limits,
@@ -65,12 +66,64 @@ fn workers(
     ))
 }
 
+fn log(text: &Text<'_>, table: &ServerTable) -> Result<String, ConfigError> {
+    let Some(log) = &table.log else {
+        return Ok("info".to_owned());
+    };
+    let filter = log.get_ref();
+    check_log_filter(filter)
+        .map_err(|problem| text.error(log.span(), format!("log = \"{filter}\" {problem}")))?;
+    Ok(filter.clone())
+}
+
+/// Whether `filter` says what to log as `RUST_LOG` does; otherwise the end of a sentence that
+/// begins with where it was written.
+pub fn check_log_filter(filter: &str) -> Result<(), String> {
+    match EnvFilter::try_new(filter) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!(
+            "is not a log filter ({error}); write error, warn, info, debug or trace, or such for \
+             one module as in moonwire_server=debug,warn"
+        )),
+    }
+}
+
 fn listen(
     text: &Text<'_>,
     table: &ServerTable,
     overrides: &Overrides,
 ) -> Result<Vec<SocketAddr>, ConfigError> {
-    let parse = |addr: &String, error: &dyn Fn(String) -> ConfigError| {
+    let configured = match &table.listen {
+        Some(listen) => configured_listen(text, listen)?,
+        None => vec![SocketAddr::from(([127, 0, 0, 1], PORT))],
+    };
+    if overrides.listen.is_empty() {
+        return Ok(configured);
+    }
+    let error = |sentence: String| ConfigError::new(format!("--listen: {sentence}"));
+    addresses(&overrides.listen, &error)
+}
+
+fn configured_listen(
+    text: &Text<'_>,
+    listen: &Spanned<OneOrMany>,
+) -> Result<Vec<SocketAddr>, ConfigError> {
+    let error = |sentence: String| text.error(listen.span(), sentence);
+    if listen.get_ref().0.is_empty() {
+        return Err(error(
+            "`listen` is empty; name at least one address".to_owned(),
+        ));
+    }
+    addresses(&listen.get_ref().0, &error)
+}
+
+/// Refuses an address that is named twice: both listeners would be bound, as those of several
+/// workers are, and each get a part of the connections. A port of 0 is another one each time.
+fn addresses(
+    listen: &[String],
+    error: &dyn Fn(String) -> ConfigError,
+) -> Result<Vec<SocketAddr>, ConfigError> {
+    let parse = |addr: &String| {
         addr.parse::<SocketAddr>().map_err(|_| {
             error(format!(
                 "`{addr}` is not an address to listen on; write IP:PORT such as 127.0.0.1:5083 \
@@ -78,28 +131,21 @@ fn listen(
             ))
         })
     };
-    if !overrides.listen.is_empty() {
-        return overrides
-            .listen
-            .iter()
-            .map(|addr| parse(addr, &ConfigError::new))
-            .collect();
+    let listen = listen.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    let canonical = |addr: &SocketAddr| (addr.ip().to_canonical(), addr.port());
+    for (place, addr) in listen.iter().enumerate() {
+        let before = &listen[..place];
+        if addr.port() != 0
+            && before
+                .iter()
+                .any(|other| canonical(other) == canonical(addr))
+        {
+            return Err(error(format!(
+                "the address {addr} is there twice; name each address once"
+            )));
+        }
     }
-    let Some(listen) = &table.listen else {
-        return Ok(vec![SocketAddr::from(([127, 0, 0, 1], PORT))]);
-    };
-    let error = |sentence: String| text.error(listen.span(), sentence);
-    if listen.get_ref().0.is_empty() {
-        return Err(error(
-            "`listen` is empty; name at least one address".to_owned(),
-        ));
-    }
-    listen
-        .get_ref()
-        .0
-        .iter()
-        .map(|addr| parse(addr, &error))
-        .collect()
+    Ok(listen)
 }
 
 fn log_format(text: &Text<'_>, table: &ServerTable) -> Result<LogFormat, ConfigError> {

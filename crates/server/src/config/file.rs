@@ -28,7 +28,7 @@ pub(super) struct File {
 pub(super) struct ServerTable {
     pub(super) listen: Option<Spanned<OneOrMany>>,
     pub(super) workers: Option<Spanned<usize>>,
-    pub(super) log: Option<String>,
+    pub(super) log: Option<Spanned<String>>,
     pub(super) log_format: Option<Spanned<String>>,
 }
 

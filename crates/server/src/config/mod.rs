@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use build::check_log_filter;
 pub(crate) use limits::FRAME_HEADER_BYTES_MAX;
 pub use sentence::ConfigError;
 

@@ -45,6 +45,39 @@ fn is_key(line: &str) -> bool {
 }
 
 #[test]
+fn a_log_filter_is_checked_where_it_is_written() {
+    wrong(
+        "[server]\nlog = 'moonwire_server=loud'\n[services.echo]\ntarget = '/echo'\n",
+        "moonwire.toml:2: log = \"moonwire_server=loud\" is not a log filter (",
+    );
+}
+
+#[test]
+fn an_address_is_named_once() {
+    wrong(
+        "[server]\n\nlisten = ['127.0.0.1:5083', '[::1]:5083', '127.0.0.1:5083']\n\
+         [services.echo]\ntarget = '/echo'\n",
+        "moonwire.toml:3: the address 127.0.0.1:5083 is there twice; name each address once",
+    );
+    wrong(
+        "[server]\nlisten = ['127.0.0.1:5083', '[::ffff:127.0.0.1]:5083']\n\
+         [services.echo]\ntarget = '/echo'\n",
+        "moonwire.toml:2: the address [::ffff:127.0.0.1]:5083 is there twice",
+    );
+    let overrides = |listen: [&str; 2]| Overrides {
+        listen: listen.map(str::to_owned).to_vec(),
+        ..Overrides::default()
+    };
+    let error = Config::shipped(&overrides(["127.0.0.1:1"; 2])).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "--listen: the address 127.0.0.1:1 is there twice; name each address once"
+    );
+    // Two ports of the system's choice are two ports.
+    Config::shipped(&overrides(["127.0.0.1:0"; 2])).unwrap();
+}
+
+#[test]
 fn unknown_keys_name_the_nearest() {
     wrong(
         "[server]\nlisen = '127.0.0.1:1'\n",
