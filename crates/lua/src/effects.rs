@@ -59,6 +59,8 @@ pub struct Effects {
     payloads: Vec<u8>,
     /// Reasons of closes, one after the other.
     reasons: String,
+    /// Messages that were refused because no live connection has their handler.
+    dead_sends: u64,
 }
 
 impl Effects {
@@ -91,6 +93,12 @@ impl Effects {
         })
     }
 
+    /// How many messages the callback wanted to send with a handler that no live connection has;
+    /// they are not among the effects.
+    pub fn dead_sends(&self) -> u64 {
+        self.dead_sends
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -106,12 +114,18 @@ impl Effects {
         self.entries.clear();
         self.payloads.clear();
         self.reasons.clear();
+        self.dead_sends = 0;
         if self.payloads.capacity() > KEEP_BYTES {
             self.payloads.shrink_to(KEEP_BYTES);
         }
         if self.entries.capacity() > KEEP_BYTES / size_of::<Entry>() {
             self.entries.shrink_to(KEEP_BYTES / size_of::<Entry>());
         }
+    }
+
+    /// Counts a message whose handler no live connection has.
+    pub(crate) fn refuse_dead(&mut self) {
+        self.dead_sends += 1;
     }
 
     /// Adds a message; the payload is copied, unless it is the one sent just before.

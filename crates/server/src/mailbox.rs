@@ -93,12 +93,17 @@ impl<T, W: Wake> Mailbox<T, W> {
         Ok(())
     }
 
-    /// The next letter and how many places are still taken after it.
-    pub(crate) fn take(&self) -> Option<(T, usize)> {
+    /// The next letter.
+    pub(crate) fn take(&self) -> Option<T> {
         let mut inner = self.lock();
         let letter = inner.letters.pop_front()?;
         inner.places = inner.places.saturating_sub(1);
-        Some((letter, inner.places))
+        Some(letter)
+    }
+
+    /// How many places are taken, by letters that are here or on their way.
+    pub(crate) fn depth(&self) -> usize {
+        self.lock().places
     }
 
     /// Takes nothing any more; returns what is still here.
@@ -136,7 +141,9 @@ mod tests {
         assert!(mailbox.reserve() && mailbox.reserve());
         assert!(!mailbox.reserve());
         mailbox.post(1).unwrap();
-        assert_eq!(mailbox.take(), Some((1, 1)));
+        assert_eq!(mailbox.depth(), 2);
+        assert_eq!(mailbox.take(), Some(1));
+        assert_eq!(mailbox.depth(), 1);
         assert!(mailbox.reserve());
         mailbox.release();
         mailbox.release();
@@ -149,9 +156,11 @@ mod tests {
         let mailbox: Mailbox<u8, Woken> = Mailbox::new(1);
         assert!(mailbox.reserve());
         mailbox.order(9);
-        assert_eq!(mailbox.take(), Some((9, 1)));
+        assert_eq!(mailbox.take(), Some(9));
+        assert_eq!(mailbox.depth(), 1);
         mailbox.post(1).unwrap();
-        assert_eq!(mailbox.take(), Some((1, 0)));
+        assert_eq!(mailbox.take(), Some(1));
+        assert_eq!(mailbox.depth(), 0);
     }
 
     #[test]

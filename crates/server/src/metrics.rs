@@ -7,8 +7,9 @@ use crate::stats::{Counter, Failure, HandshakeFailure, ServiceStats, Stats, Work
 /// The media type of [`prometheus`].
 pub(crate) const PROMETHEUS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// All counters in the text format of Prometheus, version 0.0.4.
-pub(crate) fn prometheus(stats: &Stats) -> String {
+/// All counters in the text format of Prometheus, version 0.0.4, with how many connections are on
+/// their way to each worker.
+pub(crate) fn prometheus(stats: &Stats, mailbox_depths: &[usize]) -> String {
     let mut page = Page {
         text: String::with_capacity(PAGE_BYTES),
     };
@@ -32,6 +33,11 @@ pub(crate) fn prometheus(stats: &Stats) -> String {
                 &(metric.counter)(shard).value().to_string(),
             );
         }
+    }
+    let name = "moonwire_mailbox_depth";
+    page.family(name, "gauge", "Connections on their way to this worker.");
+    for (worker, depth) in mailbox_depths.iter().enumerate() {
+        page.line(name, &format!("worker=\"{worker}\""), &depth.to_string());
     }
     handshake_failures(&mut page, stats);
     for metric in &SERVICE_METRICS {
@@ -204,7 +210,7 @@ struct Metric<T> {
     counter: fn(&T) -> &Counter,
 }
 
-const WORKER_METRICS: [Metric<WorkerStats>; 8] = [
+const WORKER_METRICS: [Metric<WorkerStats>; 7] = [
     Metric {
         name: "moonwire_sockets",
         kind: "gauge",
@@ -234,12 +240,6 @@ const WORKER_METRICS: [Metric<WorkerStats>; 8] = [
         kind: "counter",
         help: "Connections taken from a worker without an instance.",
         counter: |worker| &worker.taken_over,
-    },
-    Metric {
-        name: "moonwire_mailbox_depth",
-        kind: "gauge",
-        help: "Connections on their way to this worker.",
-        counter: |worker| &worker.mailbox_depth,
     },
     Metric {
         name: "moonwire_turns_total",
@@ -318,12 +318,13 @@ mod tests {
 
     #[test]
     fn the_page_names_service_and_worker() {
-        let page = prometheus(&stats());
+        let page = prometheus(&stats(), &[0, 3]);
         for line in [
             "moonwire_connected{worker=\"1\",service=\"echo\"} 2",
             "moonwire_messages_in_total{worker=\"1\",service=\"echo\"} 41",
             "moonwire_failures_total{worker=\"1\",service=\"echo\",kind=\"lua_error\"} 1",
             "moonwire_handshake_failures_total{worker=\"0\",reason=\"not_found\"} 1",
+            "moonwire_mailbox_depth{worker=\"1\"} 3",
         ] {
             assert!(
                 page.lines().any(|found| found == line),
@@ -334,7 +335,7 @@ mod tests {
 
     #[test]
     fn each_family_is_declared_once() {
-        let page = prometheus(&stats());
+        let page = prometheus(&stats(), &[0, 3]);
         let mut types: Vec<_> = page
             .lines()
             .filter(|line| line.starts_with("# TYPE"))

@@ -44,8 +44,6 @@ pub(crate) struct WorkerStats {
     pub(crate) handed_over: Counter,
     /// Connections taken from another worker.
     pub(crate) taken_over: Counter,
-    /// Connections on their way to this worker, seen at its last turn.
-    pub(crate) mailbox_depth: Counter,
     /// Turns of the loop.
     pub(crate) turns: Counter,
     /// Plain requests that the server answered itself: /health and /metrics.
@@ -181,7 +179,8 @@ impl HandshakeFailure {
 /// What can go wrong with a connection after its handshake.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Failure {
-    /// A message to a connection that is gone, or that belongs to another instance.
+    /// A message to a connection that is gone, or that belongs to another instance. One that is
+    /// being closed is not gone yet.
     DeadHandler,
     /// A callback raised an error; its connection was closed with 1011.
     LuaError,

@@ -235,10 +235,9 @@ impl<D: Driver> Worker<D> {
     /// Letters of other threads, at most a few in one turn; the rest wakes the next turn.
     fn read_letters(&mut self) {
         for _ in 0..LETTERS_PER_TURN_MAX {
-            let Some((letter, depth)) = self.desk.mailbox().take() else {
+            let Some(letter) = self.desk.mailbox().take() else {
                 return;
             };
-            self.desk.stats.mailbox_depth.set(depth as u64);
             self.handle(Event::Letter(letter));
         }
         self.driver.waker().wake();

@@ -28,7 +28,7 @@ pub(crate) fn table(lua: &Lua, turn: &SharedTurn) -> mlua::Result<Table> {
 }
 
 fn send(turn: &mut Turn, handler: f64, opcode: u8, data: &[u8]) -> Result<(), &'static str> {
-    let handler = live_handler(turn, handler)?;
+    let handler = live_handler(turn, handler).inspect_err(|_| turn.effects.refuse_dead())?;
     let opcode = Opcode::from_u8(opcode).ok_or("opcode must be 1 (text) or 2 (binary)")?;
     // A peer must fail the connection on text that is not UTF-8 (RFC 6455, 8.1), so the mistake
     // would surface far from its cause, as a client that went away.

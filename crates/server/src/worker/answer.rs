@@ -8,6 +8,7 @@ use super::connections::Stage;
 use super::scripts::{Place, Scripts};
 use super::{Desk, Phase, Worker};
 use crate::event::{Handover, Letter};
+use crate::mailbox::Mailbox;
 use crate::metrics;
 use crate::router::Route;
 use crate::shared::Shared;
@@ -41,7 +42,8 @@ impl Desk {
         match asked.route {
             Route::Health => self.reply(socket, 200, &[TEXT], b"ok\n", None),
             Route::Metrics => {
-                let page = metrics::prometheus(&self.shared.stats);
+                let depths: Vec<_> = self.shared.mailboxes.iter().map(Mailbox::depth).collect();
+                let page = metrics::prometheus(&self.shared.stats, &depths);
                 let kind = ("Content-Type", metrics::PROMETHEUS_TYPE);
                 self.reply(socket, 200, &[kind], page.as_bytes(), None);
             }

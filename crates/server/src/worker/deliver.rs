@@ -135,6 +135,8 @@ impl Desk {
 
     /// Does what a callback of the instance at `place` wants done.
     pub(super) fn apply(&mut self, place: Place, effects: &Effects, driver: &mut impl Driver) {
+        let service = &self.stats.services[usize::from(place.service)];
+        service.failures[Failure::DeadHandler as usize].add(effects.dead_sends());
         for effect in effects.iter() {
             match effect {
                 Effect::Send {
@@ -202,16 +204,15 @@ impl Desk {
                     self.close(place, handler, CloseCode::TRY_AGAIN_LATER, reason);
                 }
             }
-            Err(SendError::NotOpen | SendError::ControlTooLong) => {
-                self.failed(place, Failure::DeadHandler);
-            }
+            // This end has begun to close it; the service may have done so itself.
+            Err(SendError::NotOpen | SendError::ControlTooLong) => {}
         }
     }
 
     /// Begins the close handshake; from here on nothing is delivered to the service but the end.
     fn close(&mut self, place: Place, handler: Handler, code: CloseCode, reason: &str) {
         let Some(connection) = self.connections.of_handler(handler, place) else {
-            return self.failed(place, Failure::DeadHandler);
+            return;
         };
         connection.close(code, reason);
         let socket = connection.socket;

@@ -80,7 +80,8 @@ impl Desk {
             }
             Stage::Leaving { worker, .. } => {
                 self.shared.mailboxes[worker].release();
-                self.stats.handshake_failed(HandshakeFailure::Gone);
+                let reason = error.map_or(HandshakeFailure::Gone, handshake_failure);
+                self.stats.handshake_failed(reason);
                 self.mark_dirty(socket);
             }
             Stage::Open { place, handler, .. } => {
@@ -196,8 +197,9 @@ fn handshake_failure(error: &SessionError) -> HandshakeFailure {
         SessionError::Request(_) | SessionError::PipelinedTooMuch => HandshakeFailure::BadRequest,
         SessionError::HandshakeTimeout => HandshakeFailure::Timeout,
         SessionError::Tls(_) => HandshakeFailure::Tls,
-        SessionError::CloseTimeout
-        | SessionError::Connect(_)
+        // No handshake is closed; what is left of one at the end of the server is cut.
+        SessionError::CloseTimeout => HandshakeFailure::Stopping,
+        SessionError::Connect(_)
         | SessionError::EndOfStream
         | SessionError::PongTimeout
         | SessionError::Protocol(_)

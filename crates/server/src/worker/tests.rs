@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use fastrand::Rng;
 use moonwire_net::sim::{SimConditions, SimDriver, SimNetwork};
-use moonwire_net::{ConnectTarget, SessionLimits, random_mask};
+use moonwire_net::{ConnectTarget, SessionError, SessionLimits, random_mask};
 use moonwire_proto::{ClientKey, CloseCode, Opcode, UpgradeRequest};
 use tempfile::TempDir;
 
@@ -39,6 +39,46 @@ fn a_stop_in_the_middle_leaves_nobody_behind() {
         world.stop();
         world.check();
     });
+}
+
+/// A connection that fails on its way to another worker counts as what it failed of.
+#[test]
+fn what_ends_a_connection_that_leaves_is_named() {
+    for (error, reason) in [
+        (SessionError::HandshakeTimeout, HandshakeFailure::Timeout),
+        (SessionError::EndOfStream, HandshakeFailure::Gone),
+        (SessionError::CloseTimeout, HandshakeFailure::Stopping),
+    ] {
+        let mut world = World::new(1, 0, 2);
+        world.clients.connect(addr(1), "/moody", 1);
+        while world.workers[1].desk.connections.len() == 0 {
+            world.turn();
+        }
+        let Worker {
+            desk,
+            scripts,
+            effects,
+            driver,
+            ..
+        } = &mut world.workers[1];
+        let socket = desk.connections.sockets()[0];
+        assert!(world.shared.mailboxes[0].reserve());
+        desk.connections.of_socket(socket).unwrap().stage = Stage::Leaving {
+            worker: 0,
+            service: 0,
+        };
+        desk.depart(socket, Some(&error), scripts, effects, driver);
+        assert_eq!(
+            desk.stats.handshake_failures[reason as usize].value(),
+            1,
+            "{error}"
+        );
+        assert_eq!(
+            world.shared.mailboxes[0].depth(),
+            0,
+            "its place is free again"
+        );
+    }
 }
 
 /// Runs the story with 60 seeds, or with the one that SEED names, and says which one failed.

@@ -241,6 +241,25 @@ fn instances_share_no_clients() {
     );
 }
 
+/// Only a message to one who is gone is a message to a dead handler; not what a service still sends
+/// after it has closed a connection itself.
+#[test]
+fn a_handler_is_dead_when_its_connection_is_gone() {
+    let server = Folder::new("[server]\nworkers = 1\n[services.late]\ntarget = '/late'\n")
+        .app("late", LATE)
+        .start();
+    let mut first = server.connect("/late");
+    first.send(TEXT, b"close, then send");
+    assert_eq!(first.receive().code(), 3000);
+    first.send(CLOSE, &3000u16.to_be_bytes());
+    assert!(first.is_ended());
+    server.await_metric("moonwire_connected", "late", 0);
+    assert_eq!(server.metric("moonwire_failures_total", "dead_handler"), 0);
+    let mut second = server.connect("/late");
+    assert_eq!(second.ask("send to the first").text(), "done");
+    assert_eq!(server.metric("moonwire_failures_total", "dead_handler"), 1);
+}
+
 /// All echoes of a pipeline are owed in one turn; a queue that is full only because nothing was
 /// written yet is no fault of the client.
 #[test]
@@ -291,6 +310,25 @@ function fourfold.onMessage(handler, opcode, message)
   return true
 end
 return fourfold
+";
+
+const LATE: &str = "
+local late = {}
+local first
+function late.onStart() end
+function late.onShutdown() end
+function late.onDisconnect(handler) end
+function late.onMessage(handler, opcode, message)
+  if first then
+    ws:send(first, opcode, 'are you there?')
+    return ws:send(handler, opcode, 'done')
+  end
+  first = handler
+  ws:close(handler, 3000, '')
+  ws:send(handler, opcode, 'one thing more')
+  return true
+end
+return late
 ";
 
 const MOODY: &str = "
