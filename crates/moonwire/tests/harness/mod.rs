@@ -1,6 +1,7 @@
 //! What every process test needs: children that end with their test, and what they print.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -77,6 +78,34 @@ impl Server {
 
     pub(crate) fn address(&self) -> &str {
         self.url.split_once("://").expect("a URL has a scheme").1
+    }
+
+    /// Waits until clients have sent it messages for its services, which its /metrics say.
+    pub(crate) fn await_messages(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let page = self.metrics();
+            let counts = page.lines().filter_map(|line| {
+                let (name, value) = line.rsplit_once(' ')?;
+                name.starts_with("moonwire_messages_in_total{")
+                    .then(|| value.parse::<u64>().expect("a counter"))
+            });
+            if counts.sum::<u64>() > 0 {
+                return;
+            }
+            assert!(Instant::now() < deadline, "no message came:\n{page}");
+            // Nothing tells when a counter changes.
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn metrics(&self) -> String {
+        let mut stream = TcpStream::connect(self.address()).expect("the server is up");
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", self.address());
+        stream.write_all(request.as_bytes()).expect("it is read");
+        let mut page = String::new();
+        stream.read_to_string(&mut page).expect("a whole page");
+        page
     }
 
     pub(crate) fn id(&self) -> u32 {

@@ -2,7 +2,6 @@
 
 use std::net::TcpListener;
 use std::thread;
-use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::json;
@@ -151,7 +150,7 @@ fn a_server_that_dies_leaves_a_summary_and_a_reason() {
         "load", &url, "-c", "4", "-q", "200", "-d", "5s", "--drain", "1s",
     ]);
     let load = Running::start(&mut load);
-    thread::sleep(Duration::from_secs(2));
+    server.await_messages();
     // Dropped is killed.
     drop(server);
     let outcome = load.finish();
@@ -170,7 +169,7 @@ fn an_interrupted_run_leaves_a_summary() {
     load.args(["load", &url, "-c", "4", "-q", "200", "-d", "10m", "--json"])
         .arg(&file);
     let load = Running::start(&mut load);
-    thread::sleep(Duration::from_secs(2));
+    server.await_messages();
     signal(load.id(), Signal::INT);
     let outcome = load.finish();
     assert_eq!(outcome.code, Some(INTERRUPTED), "{outcome:?}");
