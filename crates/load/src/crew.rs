@@ -261,9 +261,14 @@ impl Crew {
 
     fn progress(&mut self, control: &mut Control<'_>, now: bool) {
         let now_ns = Time::monotonic().as_nanos();
+        let connected = self.shared.online.load(Ordering::Relaxed);
         let Some(on_progress) = &mut control.on_progress else {
             return;
         };
+        // Nothing is left to be said of connections that were closed before this was heard.
+        if self.phase == Phase::Closing && connected == 0 {
+            return;
+        }
         if !now && now_ns - self.progress_ns < PROGRESS_NS {
             return;
         }
@@ -284,7 +289,7 @@ impl Crew {
             elapsed: since(records.born_ns),
             sending: since(records.start_ns),
             sending_planned: self.plan.schedule.planned_ns().map(Duration::from_nanos),
-            connected: self.shared.online.load(Ordering::Relaxed),
+            connected,
             connections: u64::from(self.plan.scenario.connections_total()),
             sent: counters.sent,
             planned: self.plan.scenario.messages_planned(),

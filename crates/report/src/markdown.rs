@@ -57,7 +57,7 @@ fn latency_section(group: &Group<'_>, pick: Pick) -> String {
         .iter()
         .find_map(|cell| cell.latency.one_way.refusal());
     match (pick, refusal) {
-        (Pick::OneWay, Some(reason)) => text.push_str(&format!("Refused: {reason}.\n")),
+        (Pick::OneWay, Some(reason)) => text.push_str(&format!("Not given: {reason}.\n")),
         (Pick::OneWay | Pick::Response | Pick::RoundTripSeed, _) => return String::new(),
     }
     text
@@ -74,7 +74,7 @@ fn details(cell: &crate::cell::Cell) -> String {
         line("server", &sentences::server(server));
     }
     if let Some(slope) = sentences::memory_slope(cell) {
-        line("server memory grew by", &slope);
+        line("server memory", &slope);
     }
     line("generator", &sentences::generator(cell));
     for (name, value) in sentences::thresholds(cell) {

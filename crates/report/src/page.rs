@@ -117,7 +117,7 @@ fn group_section(group: &Group<'_>, index: usize, first_cell: usize) -> String {
         ));
         match (pick, refusal(group)) {
             (Pick::OneWay, Some(reason)) => {
-                html.push_str(&format!("<p>Refused: {}.</p>\n", escaped(reason)));
+                html.push_str(&format!("<p>Not given: {}.</p>\n", escaped(reason)));
             }
             (Pick::OneWay | Pick::Response | Pick::RoundTripSeed, _) => {
                 html.push_str(&tables::client_table(group, pick).to_html());
@@ -230,7 +230,7 @@ fn cell_details(cell: &Cell, index: usize) -> String {
         pairs.extend(value.map(|value| (name.to_owned(), value)));
     };
     pair("server", cell.server.as_ref().map(sentences::server));
-    pair("server memory grew by", sentences::memory_slope(cell));
+    pair("server memory", sentences::memory_slope(cell));
     pair("link", cell.link.as_ref().map(sentences::link));
     pair("ended early", cell.ended_early.clone());
     for (name, value) in &cell.scenario {
@@ -325,7 +325,7 @@ mod tests {
         };
         let page = html(&run);
         assert!(
-            page.contains("Refused: the server&#39;s replies carry no timestamps."),
+            page.contains("Not given: the server&#39;s replies carry no timestamps."),
             "{page}"
         );
     }

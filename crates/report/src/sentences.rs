@@ -128,7 +128,7 @@ pub(crate) fn connections(cell: &Cell) -> String {
     text
 }
 
-/// Growth of the server's memory over the run, with its 95 % interval; `None` without samples.
+/// What the server's memory did over the run, with its 95 % interval; `None` without samples.
 pub(crate) fn memory_slope(cell: &Cell) -> Option<String> {
     let points: Vec<(f64, f64)> = cell
         .intervals
@@ -136,9 +136,13 @@ pub(crate) fn memory_slope(cell: &Cell) -> Option<String> {
         .filter_map(|interval| Some((interval.start_s, interval.server_rss_bytes? as f64)))
         .collect();
     let Slope { per_x, error } = slope(&points)?;
+    if per_x == 0.0 && error == 0.0 {
+        return Some("did not grow".to_owned());
+    }
+    let moved = if per_x < 0.0 { "shrank" } else { "grew" };
     Some(format!(
-        "{} per second (95 % interval ± {})",
-        format::bytes(per_x),
+        "{moved} by {} per second (95 % interval ± {})",
+        format::bytes(per_x.abs()),
         format::bytes(error)
     ))
 }

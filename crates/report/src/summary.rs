@@ -29,24 +29,35 @@ pub fn summary(run: &Run, style: Style) -> String {
 fn load_summary(cell: &Cell, style: Style) -> String {
     let mut text = verdict_lines(cell.assessment.verdict(), cell.assessment.reasons(), style);
     text.push_str(&threshold_lines(&cell.thresholds, style));
-    if let Some(reason) = &cell.ended_early {
+    if let Some(reason) = cell.ended_early.as_deref().filter(|it| !is_said(cell, it)) {
         text.push_str(&format!("ended early: {reason}\n"));
     }
     text.push_str(&section("Summary", style));
     text.push_str(&traffic(cell));
-    text.push_str(&section("Latency", style));
-    text.push_str(&tables::latency_table(cell).to_text());
-    if let Some(reason) = cell.latency.one_way.refusal() {
-        text.push_str(&format!("  one-way refused: {reason}\n"));
+    let latencies = tables::latency_table(cell);
+    if !latencies.is_empty() {
+        text.push_str(&section("Latency", style));
+        text.push_str(&latencies.to_text());
     }
     if !cell.latency.response.is_empty() {
+        if let Some(reason) = cell.latency.one_way.refusal() {
+            text.push_str(&format!("  no one-way latency: {reason}\n"));
+        }
         text.push_str(&section("Response time distribution", style));
         text.push_str(&bars(cell, style));
     }
     text.push_str(&count_section("Errors", "error", &cell.errors, style));
-    text.push_str(&count_section("Closes", "close code", &cell.closes, style));
+    if cell.closes.keys().any(|code| code != NORMAL_CLOSURE) {
+        text.push_str(&count_section("Closes", "close code", &cell.closes, style));
+    }
     text.push_str(&machinery(cell, style));
     text
+}
+
+/// Whether the verdict says why the run ended already.
+fn is_said(cell: &Cell, ending: &str) -> bool {
+    let reasons = cell.assessment.reasons();
+    reasons.iter().any(|reason| reason.contains(ending))
 }
 
 fn bench_summary(run: &Run, style: Style) -> String {
@@ -84,7 +95,7 @@ fn refusals(group: &Group<'_>) -> String {
         .iter()
         .find_map(|cell| cell.latency.one_way.refusal());
     refusal.map_or_else(String::new, |reason| {
-        format!("  one-way refused: {reason}\n")
+        format!("  no one-way latency: {reason}\n")
     })
 }
 
@@ -224,7 +235,7 @@ fn machinery(cell: &Cell, style: Style) -> String {
         text.push_str(&format!("  server     {}\n", sentences::server(server)));
     }
     if let Some(slope) = sentences::memory_slope(cell) {
-        text.push_str(&format!("  memory     grew by {slope}\n"));
+        text.push_str(&format!("  memory     {slope}\n"));
     }
     text.push_str(&format!("  generator  {}\n", sentences::generator(cell)));
     text
@@ -242,6 +253,8 @@ fn painted(text: &str, code: &str, style: Style) -> String {
     }
 }
 
+/// The close code of a connection that ended as it should (RFC 6455, section 7.4.1).
+const NORMAL_CLOSURE: &str = "1000";
 const BOLD: &str = "1";
 const RED: &str = "1;31";
 const GREEN: &str = "1;32";
@@ -293,6 +306,48 @@ mod tests {
     #[test]
     fn a_load_run_reads_as_before() {
         assert_golden("load.txt", &summary(&load(), Style::default()));
+    }
+
+    #[test]
+    fn what_went_as_it_should_takes_no_lines() {
+        let mut run = load();
+        let Content::Load(cell) = &mut run.content else {
+            panic!("a load run")
+        };
+        cell.closes = [("1000".to_owned(), 50)].into();
+        cell.parameters.replies = 1;
+        cell.ended_early = Some("CPU pressure".to_owned());
+        for interval in &mut cell.intervals {
+            interval.server_rss_bytes = Some(1 << 20);
+        }
+        let text = summary(&run, Style::default());
+        assert!(!text.contains("Closes") && !text.contains("seed"), "{text}");
+        assert!(!text.contains("ended early"), "{text}");
+        assert!(text.contains("  memory     did not grow\n"), "{text}");
+        let Content::Load(cell) = &mut run.content else {
+            panic!("a load run")
+        };
+        for (second, interval) in cell.intervals.iter_mut().enumerate() {
+            interval.server_rss_bytes = Some((1 << 20) - 2000 * second as u64);
+        }
+        let text = summary(&run, Style::default());
+        assert!(
+            text.contains("  memory     shrank by 1.95 KiB per second"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_run_without_a_sample_has_no_empty_table() {
+        let run = Run {
+            content: Content::Load(Box::default()),
+            ..Run::default()
+        };
+        let text = summary(&run, Style::default());
+        assert!(
+            !text.contains("Latency") && !text.contains("one-way"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -68,8 +68,11 @@ pub(crate) fn latencies(cell: &Cell) -> Vec<(&'static str, &Histogram)> {
             .histogram()
             .map(|histogram| (one_way_name, histogram)),
     );
+    if cell.parameters.replies > 1 {
+        // With one reply it is the service time.
+        all.push(("round trip, seed", &latency.round_trip_seed));
+    }
     all.extend([
-        ("round trip, seed", &latency.round_trip_seed),
         ("handshake", &handshake.total),
         ("  TCP", &handshake.tcp),
         ("  TLS", &handshake.tls),
