@@ -278,3 +278,19 @@ fn an_idle_session_holds_no_buffers_and_is_small() {
 }
 
 mod carried;
+
+#[test]
+fn a_close_has_more_time_once_a_write_is_done() {
+    let (mut world, addr) = world();
+    let client = world.connect(addr, None);
+    let server = upgraded(&mut world, client);
+    let session = world.sessions.get_mut(&server).unwrap();
+    session.close(CloseCode::NORMAL, "");
+    assert_eq!(session.flush(&mut world.driver), Flushed::Open);
+    let timeout = session.limits.close_timeout;
+    let began = session.heard;
+    assert_eq!(session.deadline(), Some(began + timeout));
+    let later = began + timeout / 2;
+    assert!(session.on_sent(Vec::new(), Ok(()), later).is_none());
+    assert_eq!(session.deadline(), Some(later + timeout));
+}
