@@ -17,7 +17,7 @@ use crate::event::Letter;
 use crate::metrics;
 use crate::process;
 use crate::shared::Shared;
-use crate::worker::{Scripts, Worker, source};
+use crate::worker::{Scripts, Worker, options, source};
 
 /// A running server: one thread for each worker. Dropping it does not stop it; [`Stopper::stop`]
 /// and then [`wait`](Self::wait) do.
@@ -33,7 +33,7 @@ impl Server {
     pub fn check(config: &Config) -> Result<(), ServerError> {
         load_tls(config.tls.as_ref())?;
         for service in &config.services {
-            Instance::load(&source(service))?;
+            Instance::load_with(&source(service), &options(service))?;
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ use crate::event::{Event, Letter};
 use crate::shared::Shared;
 use crate::stats::{HandshakeFailure, WorkerStats};
 use connections::{Connections, Stage};
-pub(crate) use scripts::{Scripts, source};
+pub(crate) use scripts::{Scripts, options, source};
 
 /// A worker. `D` is the driver of the real or of the simulated world.
 pub(crate) struct Worker<D: Driver> {

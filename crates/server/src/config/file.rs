@@ -70,6 +70,7 @@ pub(super) struct ServiceTable {
     pub(super) folder: Option<Spanned<String>>,
     pub(super) instances: Option<Spanned<usize>>,
     pub(super) message_bytes_max: Option<Spanned<usize>>,
+    pub(super) memory_bytes_max: Option<Spanned<usize>>,
     pub(super) subprotocol: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) extra_headers: BTreeMap<String, Spanned<String>>,

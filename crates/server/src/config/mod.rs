@@ -119,6 +119,9 @@ pub struct Service {
     pub instances: usize,
     /// Largest message of a client.
     pub message_bytes_max: usize,
+    /// Bytes that each of its virtual machines may hold; None: as many as there are. Beyond it a
+    /// callback fails.
+    pub memory_bytes_max: Option<usize>,
     /// The subprotocol to choose when the client offers it.
     pub subprotocol: Option<String>,
     /// Fields added to the 101 response.

@@ -86,6 +86,7 @@ impl Services<'_> {
                 bytes,
                 1..=GIB,
             )?,
+            memory_bytes_max: memory(text, table)?,
             subprotocol: subprotocol(text, table)?,
             extra_headers: extra_headers(text, table)?,
             config: json(&toml::Value::Table(table.config.clone())),
@@ -104,6 +105,7 @@ impl Services<'_> {
             folder: app_folder(name, folder)?,
             instances: self.workers,
             message_bytes_max: self.limits.message_bytes_max,
+            memory_bytes_max: None,
             subprotocol: None,
             extra_headers: Vec::new(),
             config: serde_json::Value::Object(serde_json::Map::new()),
@@ -213,6 +215,13 @@ fn check_targets(
     Ok(())
 }
 
+fn memory(text: &Text<'_>, table: &ServiceTable) -> Result<Option<usize>, ConfigError> {
+    let memory = &table.memory_bytes_max;
+    let bounds = MEMORY_BYTES_MIN..=MEMORY_BYTES_MAX;
+    let bytes = Bounded { text }.or("memory_bytes_max", memory, MEMORY_BYTES_MAX, bounds)?;
+    Ok(memory.is_some().then_some(bytes))
+}
+
 fn subprotocol(text: &Text<'_>, table: &ServiceTable) -> Result<Option<String>, ConfigError> {
     let Some(name) = &table.subprotocol else {
         return Ok(None);
@@ -281,6 +290,12 @@ fn json(value: &toml::Value) -> serde_json::Value {
             .collect(),
     }
 }
+
+/// A virtual machine with its modules takes some hundred KiB before it does anything.
+const MEMORY_BYTES_MIN: usize = 1024 * 1024;
+
+/// Half of what a pointer of this kernel reaches: no limit at all.
+const MEMORY_BYTES_MAX: usize = 1 << 46;
 
 /// More virtual machines than this in one process are a slip of the keyboard.
 const INSTANCES_MAX: usize = 4096;

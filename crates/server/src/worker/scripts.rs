@@ -1,6 +1,8 @@
 //! The service instances that live on one worker.
 
-use moonwire_lua::{Effects, Handler, Instance, Opcode, Outcome, ScriptError, ServiceSource};
+use moonwire_lua::{
+    Effects, Handler, Instance, LoadOptions, Opcode, Outcome, ScriptError, ServiceSource,
+};
 use tracing::error;
 
 use crate::config::Service;
@@ -40,7 +42,7 @@ impl Scripts {
             let source = source(service);
             let mut instances = Vec::new();
             for _ in (0..service.instances).filter(|i| i % workers == worker) {
-                let mut instance = Instance::load(&source)?;
+                let mut instance = Instance::load_with(&source, &options(service))?;
                 // Nobody is connected yet, so there is nobody to send anything to.
                 instance.start(&mut effects)?;
                 instances.push(instance);
@@ -128,6 +130,14 @@ pub(crate) enum Reaction {
     Close,
     /// The callback raised an error.
     Failed,
+}
+
+/// How much each instance of `service` may use.
+pub(crate) fn options(service: &Service) -> LoadOptions {
+    LoadOptions {
+        memory_bytes_max: service.memory_bytes_max,
+        ..LoadOptions::default()
+    }
 }
 
 /// Where the Lua room finds a service.

@@ -53,6 +53,14 @@ fn a_log_filter_is_checked_where_it_is_written() {
 }
 
 #[test]
+fn the_memory_of_a_service_is_not_too_little_for_any() {
+    wrong(
+        "[services.echo]\ntarget = '/echo'\nmemory_bytes_max = 1000\n",
+        "moonwire.toml:3: memory_bytes_max = 1000 must be from 1048576 to ",
+    );
+}
+
+#[test]
 fn an_address_is_named_once() {
     wrong(
         "[server]\n\nlisten = ['127.0.0.1:5083', '[::1]:5083', '127.0.0.1:5083']\n\

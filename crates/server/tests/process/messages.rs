@@ -260,6 +260,29 @@ fn a_handler_is_dead_when_its_connection_is_gone() {
     assert_eq!(server.metric("moonwire_failures_total", "dead_handler"), 1);
 }
 
+/// What a service hoards ends the connection that made it do so, and neither the service nor the
+/// server.
+#[test]
+fn a_service_that_needs_too_much_memory_fails_and_goes_on() {
+    let server = Folder::new(
+        "[server]\nworkers = 1\n[services.hoard]\ntarget = '/hoard'\n\
+         memory_bytes_max = 8388608\n",
+    )
+    .app("hoard", HOARD)
+    .start();
+    let mut other = server.connect("/hoard");
+    for _ in 0..3 {
+        let mut greedy = server.connect("/hoard");
+        greedy.send(TEXT, b"hoard");
+        assert_eq!(greedy.receive().code(), 1011);
+        assert_eq!(other.ask("still here").text(), "still here");
+    }
+    assert_eq!(
+        server.metric("moonwire_failures_total", "kind=\"lua_error\""),
+        3
+    );
+}
+
 /// All echoes of a pipeline are owed in one turn; a queue that is full only because nothing was
 /// written yet is no fault of the client.
 #[test]
@@ -310,6 +333,22 @@ function fourfold.onMessage(handler, opcode, message)
   return true
 end
 return fourfold
+";
+
+/// Without a limit it ends by itself, after 64 MB.
+const HOARD: &str = "
+local hoard = {}
+function hoard.onStart() end
+function hoard.onShutdown() end
+function hoard.onDisconnect(handler) end
+function hoard.onMessage(handler, opcode, message)
+  if message == 'hoard' then
+    local all = {}
+    for i = 1, 64000 do all[i] = ('x'):rep(1000) .. i end
+  end
+  return ws:send(handler, opcode, message)
+end
+return hoard
 ";
 
 const LATE: &str = "
