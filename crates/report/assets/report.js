@@ -98,7 +98,9 @@
   const percentileTicks = {
     splits: (u, index, low, high) =>
       [1, 2, 4, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9].filter((x) => x >= low && x <= high),
-    filter: (u, splits) => splits,
+    // On a narrow page the labels between the least and p90 would cover each other.
+    filter: (u, splits) =>
+      splits.map((split) => (u.width < 560 && (split === 2 || split === 4) ? null : split)),
   };
 
   function draw(place, options, points) {
