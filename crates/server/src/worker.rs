@@ -8,6 +8,7 @@ mod answer;
 mod connections;
 mod deliver;
 mod depart;
+mod queues;
 mod scripts;
 
 use std::sync::Arc;
@@ -53,6 +54,9 @@ struct Desk {
     /// Connections that were received from and not answered to the end, but can be now: they go on
     /// in the next turn, so that nobody waits for one that has much to answer.
     unread: Vec<SocketId>,
+    /// Bytes that wait in the write queues of all connections, as far as they were counted: the sum
+    /// of their `queued_bytes`.
+    queued_bytes: usize,
     /// The owner that the next hand-over goes to, counted over all services.
     rotation: usize,
 }
@@ -81,6 +85,7 @@ impl<D: Driver> Worker<D> {
             timers: Timers::new(),
             dirty: Vec::new(),
             unread: Vec::new(),
+            queued_bytes: 0,
             rotation: worker,
         };
         Self {
@@ -245,10 +250,14 @@ impl<D: Driver> Worker<D> {
 
     /// One write for each connection that has something to say.
     fn flush(&mut self) {
-        let mut next = 0;
-        // The end of one connection can give others something to say: the list may grow.
-        while let Some(socket) = self.desk.dirty.get(next).copied() {
-            next += 1;
+        // The end of one connection can give others something to say: then there is another list.
+        while let Some(batch) = self.desk.take_dirty() {
+            self.flush_each(batch);
+        }
+    }
+
+    fn flush_each(&mut self, mut batch: Vec<SocketId>) {
+        for socket in batch.drain(..) {
             let Some(connection) = self.desk.connections.of_socket(socket) else {
                 continue;
             };
@@ -261,7 +270,10 @@ impl<D: Driver> Worker<D> {
                 Flushed::Finished => self.finished(socket),
             }
         }
-        self.desk.dirty.clear();
+        if self.desk.dirty.is_empty() {
+            // Its memory is used again.
+            self.desk.dirty = batch;
+        }
     }
 }
 

@@ -56,6 +56,7 @@ pub(super) struct LimitsTable {
     pub(super) close_timeout_ms: Option<Spanned<u64>>,
     pub(super) drain_timeout_ms: Option<Spanned<u64>>,
     pub(super) write_queue_bytes_max: Option<Spanned<usize>>,
+    pub(super) write_queue_bytes_per_worker_max: Option<Spanned<usize>>,
     pub(super) write_queue_policy: Option<Spanned<String>>,
     pub(super) connections_per_worker_max: Option<Spanned<usize>>,
     pub(super) backlog: Option<Spanned<i32>>,

@@ -49,6 +49,12 @@ pub(super) fn limits(text: &Text<'_>, table: &LimitsTable) -> Result<Limits, Con
             0,
             1..=GIB,
         )?,
+        write_queue_bytes_per_worker_max: number.or(
+            "write_queue_bytes_per_worker_max",
+            &t.write_queue_bytes_per_worker_max,
+            GIB,
+            1..=1024 * GIB,
+        )?,
         write_queue_policy: queue_policy(text, table)?,
         connections_per_worker_max: number.or(
             "connections_per_worker_max",
@@ -115,7 +121,24 @@ pub(super) fn fit_write_queue(
         }
         Some(_) => {}
     }
-    Ok(())
+    let (one, all) = (
+        limits.write_queue_bytes_max,
+        limits.write_queue_bytes_per_worker_max,
+    );
+    match &table.write_queue_bytes_per_worker_max {
+        Some(value) if all < one => Err(text.error(
+            value.span(),
+            format!(
+                "write_queue_bytes_per_worker_max = {all} is less than write_queue_bytes_max, \
+                 which is {one} here; raise the first or set the second lower"
+            ),
+        )),
+        Some(_) => Ok(()),
+        None => {
+            limits.write_queue_bytes_per_worker_max = all.max(one);
+            Ok(())
+        }
+    }
 }
 
 /// Numbers that must lie within bounds.

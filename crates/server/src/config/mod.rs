@@ -87,7 +87,10 @@ pub struct Limits {
     pub drain_timeout: Duration,
     /// Bytes that may wait for a client that reads slowly; at least one largest message.
     pub write_queue_bytes_max: usize,
-    /// What happens to a message that does not fit there.
+    /// Bytes that may wait for all clients of one worker; at least one full queue. Beyond it the
+    /// connection with the longest queue is cut.
+    pub write_queue_bytes_per_worker_max: usize,
+    /// What happens to a message that does not fit the queue of its connection.
     pub write_queue_policy: QueuePolicy,
     /// Connections of one worker. Beyond it: status 503.
     pub connections_per_worker_max: usize,

@@ -14,7 +14,7 @@ pub(crate) struct Connection {
     pub(crate) session: Session,
     /// The services' side of it.
     pub(crate) stage: Stage,
-    /// Bytes of its write queue that the counters know of.
+    /// Bytes of its write queue that the counters and the worker's bound know of.
     pub(crate) queued_bytes: usize,
     /// Whether it is in the list of those to be flushed in this turn.
     pub(crate) is_dirty: bool,
@@ -125,6 +125,15 @@ impl Connections {
             .flatten()
             .map(|connection| connection.socket)
             .collect()
+    }
+
+    /// The connection for which most bytes wait, of those that do not leave; None: nothing waits.
+    pub(crate) fn longest_queue(&mut self) -> Option<&mut Connection> {
+        let connections = self.slots.iter_mut().flatten().map(Box::as_mut);
+        connections
+            .filter(|connection| !matches!(connection.stage, Stage::Leaving { .. }))
+            .max_by_key(|connection| connection.queued_bytes)
+            .filter(|connection| connection.queued_bytes > 0)
     }
 
     /// How many there are.

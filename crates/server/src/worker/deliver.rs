@@ -196,6 +196,8 @@ impl Desk {
                 service.messages_out.add(1);
                 service.bytes_out.add(payload.len() as u64);
                 self.mark_dirty(socket);
+                self.recount(socket);
+                self.relieve(driver);
             }
             Err(SendError::QueueFull) => {
                 self.failed(place, Failure::QueueFull);

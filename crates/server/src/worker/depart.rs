@@ -47,15 +47,7 @@ impl Desk {
         if connection.session.has_unread() && !connection.session.is_full() {
             self.unread.push(socket);
         }
-        if let Stage::Open { place, .. } = connection.stage {
-            let queued = connection.session.write_queue_bytes();
-            let before = std::mem::replace(&mut connection.queued_bytes, queued);
-            if before != queued {
-                let gauge = &self.stats.services[usize::from(place.service)].write_queue_bytes;
-                gauge.sub(before as u64);
-                gauge.add(queued as u64);
-            }
-        }
+        self.recount(socket);
         self.timers.arm(socket, deadline);
     }
 
@@ -85,7 +77,8 @@ impl Desk {
                 self.mark_dirty(socket);
             }
             Stage::Open { place, handler, .. } => {
-                let queued = std::mem::take(&mut connection.queued_bytes);
+                // Still waiting, but no longer for a connection of the service.
+                let queued = connection.queued_bytes;
                 self.connections.open -= 1;
                 let service = &self.stats.services[usize::from(place.service)];
                 service.connected.sub(1);
@@ -107,6 +100,7 @@ impl Desk {
         let connection = self.connections.remove(socket)?;
         self.timers.disarm(socket);
         self.stats.sockets.sub(1);
+        self.queued_bytes -= connection.queued_bytes;
         Some(connection)
     }
 }

@@ -61,6 +61,16 @@ fn the_memory_of_a_service_is_not_too_little_for_any() {
 }
 
 #[test]
+fn a_worker_may_hold_one_full_queue_at_least() {
+    wrong(
+        "[limits]\nmessage_bytes_max = 1000\nwrite_queue_bytes_max = 2000\n\
+         write_queue_bytes_per_worker_max = 1999\n[services.echo]\ntarget = '/echo'\n",
+        "moonwire.toml:4: write_queue_bytes_per_worker_max = 1999 is less than \
+         write_queue_bytes_max, which is 2000 here; ",
+    );
+}
+
+#[test]
 fn an_address_is_named_once() {
     wrong(
         "[server]\n\nlisten = ['127.0.0.1:5083', '[::1]:5083', '127.0.0.1:5083']\n\

@@ -145,6 +145,30 @@ fn a_silent_peer_is_pinged_and_given_up() {
 }
 
 /// Sends a thousand messages of 64 KiB for each one.
+/// What one queue may hold times the clients would be more than the worker may hold.
+#[test]
+fn slow_readers_together_meet_the_bound_of_their_worker() {
+    const BOUND: u64 = 2_000_000;
+    let server = slow_reader(&format!(
+        "write_queue_policy = 'drop'\nwrite_queue_bytes_per_worker_max = {BOUND}\n"
+    ));
+    let mut good = server.connect("/flood");
+    let mut slow: Vec<_> = (0..4).map(|_| server.connect("/flood")).collect();
+    for (number, slow) in (1..).zip(&mut slow) {
+        slow.send(TEXT, b"go");
+        server.await_metric("moonwire_messages_in_total", "flood", 2 * number - 1);
+        assert_eq!(good.ask("still here").text(), "still here");
+        let waiting = server.metric("moonwire_write_queue_bytes", "flood");
+        assert!(waiting <= BOUND, "{waiting} B wait after client {number}");
+    }
+    // Two full queues fit; the others were cut, and their service knows.
+    server.await_metric("moonwire_connected", "flood", 3);
+    drop(slow);
+    server.await_metric("moonwire_connected", "flood", 1);
+    server.await_metric("moonwire_write_queue_bytes", "flood", 0);
+    assert_eq!(good.ask("and here").text(), "and here");
+}
+
 fn slow_reader(policy: &str) -> Fixture {
     Folder::new(&format!(
         "[server]\nworkers = 1\n[limits]\nmessage_bytes_max = 70000\n\
