@@ -24,7 +24,10 @@ pub(crate) struct Desk {
     /// Clients with messages left in the schedule.
     pub(crate) unfinished: usize,
     pub(crate) last_sent_ns: u64,
+    /// When the last reply came that was awaited.
     pub(crate) last_reply_ns: u64,
+    /// When the last reply came, duplicates included.
+    pub(crate) last_received_ns: u64,
     /// Clients with something to flush.
     pub(crate) touched: Vec<u32>,
     raw: Option<RawSink>,
@@ -210,7 +213,15 @@ impl Desk {
     /// Records an awaited reply.
     pub(crate) fn replied(&mut self, reply: &Reply, at_ns: u64) {
         self.last_reply_ns = at_ns;
+        self.last_received_ns = at_ns;
         self.tally.replied(reply, at_ns);
+    }
+
+    /// Counts an awaited reply to a message that was forgotten.
+    pub(crate) fn replied_late(&mut self, at_ns: u64) {
+        self.last_reply_ns = at_ns;
+        self.last_received_ns = at_ns;
+        self.tally.replied_late();
     }
 
     /// True when a line per reply is wanted.

@@ -2,7 +2,8 @@
 //!
 //! Sequence numbers are dense, so a ring with the number of its first entry holds them. A message
 //! that waits longer than the patience of the run gives up its place and its slot, but is kept
-//! aside: a reply that comes after all is then late, not a duplicate.
+//! aside: a reply that comes after all has its latency. Of those that do not fit aside, only the
+//! number of missing replies is known: they are late when they come, and no duplicates.
 
 use std::collections::VecDeque;
 
@@ -13,8 +14,10 @@ pub(crate) struct Ledger {
     base: u64,
     /// Entry `i` is message `base + i`. Invariant: the first one is incomplete.
     open: VecDeque<Entry>,
-    /// Incomplete messages that left the ring. Invariant: at most [`OVERDUE_MAX`].
-    overdue: Vec<(u64, Entry)>,
+    /// Incomplete messages that left the ring, oldest first. Bounded by who lets them expire.
+    overdue: VecDeque<(u64, Entry)>,
+    /// Replies missing to messages that were forgotten, all older than those in `overdue`.
+    forgotten: u64,
     /// Highest sequence number that was answered, plus one.
     answered_to: u64,
     /// Entries that hold one of the connection's slots.
@@ -57,9 +60,11 @@ impl Entry {
 pub(crate) enum Settled {
     /// One of the replies awaited.
     Reply(Reply),
+    /// One of the replies awaited, to a message of which nothing else is known any more.
+    Late,
     /// The message had all its replies before.
     Duplicate,
-    /// No such message was sent, or it was given up for good.
+    /// No such message was sent.
     Unknown,
 }
 
@@ -109,7 +114,7 @@ impl Ledger {
     /// The oldest message that awaits a reply; one that is overdue only if no other is left.
     pub(crate) fn oldest(&self) -> Option<(u64, &Entry)> {
         let open = self.open.front().map(|entry| (self.base, entry));
-        open.or_else(|| self.overdue.first().map(|(seq, entry)| (*seq, entry)))
+        open.or_else(|| self.overdue.front().map(|(seq, entry)| (*seq, entry)))
     }
 
     /// Message `seq`, while it awaits a reply.
@@ -127,19 +132,27 @@ impl Ledger {
     }
 
     /// Gives up waiting for messages that were written before `wire_ns`; returns the slots that
-    /// became free. What does not fit aside is given up for good.
-    pub(crate) fn expire(&mut self, wire_ns: u64) -> u32 {
+    /// became free. Of those given up, the last `overdue_max` are kept aside, and the wire time of
+    /// each that is not goes to `forget`.
+    pub(crate) fn expire(
+        &mut self,
+        wire_ns: u64,
+        overdue_max: usize,
+        mut forget: impl FnMut(u64),
+    ) -> u32 {
         let mut freed = 0;
         while let Some(entry) = self.open.front().copied().filter(|e| e.wire_ns < wire_ns) {
             freed += u32::from(entry.holds_slot);
-            if self.overdue.len() < OVERDUE_MAX {
-                self.overdue.push((
-                    self.base,
-                    Entry {
-                        holds_slot: false,
-                        ..entry
-                    },
-                ));
+            let aside = Entry {
+                holds_slot: false,
+                ..entry
+            };
+            self.overdue.push_back((self.base, aside));
+            if self.overdue.len() > overdue_max
+                && let Some((_, oldest)) = self.overdue.pop_front()
+            {
+                self.forgotten += u64::from(oldest.missing);
+                forget(oldest.wire_ns);
             }
             self.open.pop_front();
             self.base += 1;
@@ -154,6 +167,7 @@ impl Ledger {
     pub(crate) fn abandon(&mut self) -> impl Iterator<Item = u64> + '_ {
         self.base = self.next_seq();
         self.in_flight = 0;
+        self.forgotten = 0;
         let open = self.open.drain(..).filter(|entry| entry.missing > 0);
         let overdue = self.overdue.drain(..).map(|(_, entry)| entry);
         open.chain(overdue).map(|entry| entry.wire_ns)
@@ -183,14 +197,25 @@ impl Ledger {
     }
 
     fn settle_overdue(&mut self, seq: u64, reordered: bool) -> Settled {
-        let Some(at) = self.overdue.iter().position(|(overdue, _)| *overdue == seq) else {
-            return Settled::Duplicate;
+        let Ok(at) = self.overdue.binary_search_by_key(&seq, |(seq, _)| *seq) else {
+            return self.settle_forgotten(seq);
         };
         let reply = reply_to(&mut self.overdue[at].1, reordered);
         if reply.last {
             self.overdue.remove(at);
         }
         Settled::Reply(reply)
+    }
+
+    /// A message that is not kept: as long as replies to forgotten ones are missing, one that is
+    /// old enough is taken for one of them.
+    fn settle_forgotten(&mut self, seq: u64) -> Settled {
+        let is_old = self.overdue.front().is_none_or(|(oldest, _)| seq < *oldest);
+        if self.forgotten == 0 || !is_old {
+            return Settled::Duplicate;
+        }
+        self.forgotten -= 1;
+        Settled::Late
     }
 
     fn drop_complete(&mut self) {
@@ -221,9 +246,6 @@ fn reply_to(entry: &mut Entry, reordered: bool) -> Reply {
 /// Messages awaited on one connection: 32 MiB of entries. Then the connection sends no more until
 /// the oldest is answered or given up; that wait is kept as a wait for a slot.
 const OPEN_MAX: usize = 1 << 20;
-/// Overdue messages remembered per connection. A reply to one beyond it counts as a duplicate,
-/// and its message stays lost.
-const OVERDUE_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -241,7 +263,9 @@ mod tests {
     fn reply(settled: Settled) -> Reply {
         match settled {
             Settled::Reply(reply) => reply,
-            Settled::Duplicate | Settled::Unknown => panic!("not a reply: {settled:?}"),
+            Settled::Late | Settled::Duplicate | Settled::Unknown => {
+                panic!("not a reply: {settled:?}")
+            }
         }
     }
 
@@ -282,12 +306,12 @@ mod tests {
     fn the_overdue_free_their_slot_and_may_still_come() {
         let mut ledger = ledger(4, 1);
         reply(ledger.settle(1));
-        assert_eq!(ledger.expire(22), 2);
+        assert_eq!(expire(&mut ledger, 22, 9), (2, vec![]));
         assert_eq!((ledger.in_flight(), ledger.oldest().unwrap().0), (1, 3));
         let late = reply(ledger.settle(2));
         assert!(late.last && !late.frees_slot);
         assert_eq!(ledger.settle(2), Settled::Duplicate);
-        assert_eq!(ledger.expire(1000), 1);
+        assert_eq!(expire(&mut ledger, 1000, 9), (1, vec![]));
         reply(ledger.settle(0));
         assert!(ledger.oldest().is_some());
         reply(ledger.settle(3));
@@ -302,5 +326,38 @@ mod tests {
         assert_eq!(ledger.abandon().collect::<Vec<_>>(), [1, 11, 31]);
         assert!(ledger.oldest().is_none());
         assert_eq!((ledger.in_flight(), ledger.next_seq()), (0, 4));
+    }
+
+    fn expire(ledger: &mut Ledger, wire_ns: u64, overdue_max: usize) -> (u32, Vec<u64>) {
+        let mut forgotten = Vec::new();
+        let freed = ledger.expire(wire_ns, overdue_max, |wire_ns| forgotten.push(wire_ns));
+        (freed, forgotten)
+    }
+
+    #[test]
+    fn replies_after_a_long_stall_are_replies_and_no_duplicates() {
+        let mut ledger = ledger(5000, 1);
+        let (freed, forgotten) = expire(&mut ledger, u64::MAX, 4000);
+        assert_eq!((freed, forgotten.len()), (5000, 1000));
+        assert_eq!(forgotten[..2], [1, 11]);
+        for seq in 0..1000 {
+            assert_eq!(ledger.settle(seq), Settled::Late);
+        }
+        assert_eq!(ledger.settle(0), Settled::Duplicate);
+        for seq in 1000..5000 {
+            reply(ledger.settle(seq));
+        }
+        assert_eq!(ledger.settle(4999), Settled::Duplicate);
+        assert!(ledger.oldest().is_none());
+    }
+
+    #[test]
+    fn every_reply_of_a_forgotten_message_is_late_once() {
+        let mut ledger = ledger(2, 3);
+        reply(ledger.settle(0));
+        assert_eq!(expire(&mut ledger, 2, 0), (1, vec![1]));
+        assert_eq!([ledger.settle(0), ledger.settle(0)], [Settled::Late; 2]);
+        assert_eq!(ledger.settle(0), Settled::Duplicate);
+        reply(ledger.settle(1));
     }
 }

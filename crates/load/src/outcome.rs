@@ -43,6 +43,7 @@ pub(crate) fn outcome(plan: &Plan, records: &Records) -> Outcome {
             Ending::Died(_) | Ending::Completed | Ending::Interrupted => None,
         },
         interrupted: records.interrupted,
+        csv_error: records.csv_error.as_deref(),
     });
     cell.thresholds = plan
         .scenario
@@ -169,6 +170,7 @@ fn latencies(plan: &Plan, records: &Records) -> Latencies {
 }
 
 /// Rates over the sending phase: to its planned end, or to the last message if that came later.
+/// Replies that came after it are counted over the time until the last one.
 fn rate(plan: &Plan, records: &Records) -> Rate {
     let sent_ns = records.last_sent_ns.saturating_sub(records.start_ns);
     let early = records.interrupted || records.died_ns.is_some() || records.stalled;
@@ -178,7 +180,9 @@ fn rate(plan: &Plan, records: &Records) -> Rate {
         None => 0,
     };
     let duration_s = sent_ns.max(planned_ns) as f64 / 1e9;
-    let per_s = |count: u64| {
+    let received_ns = records.last_received_ns.saturating_sub(records.start_ns);
+    let receiving_s = duration_s.max(received_ns as f64 / 1e9);
+    let per_s = |count: u64, duration_s: f64| {
         if duration_s > 0.0 {
             count as f64 / duration_s
         } else {
@@ -187,8 +191,8 @@ fn rate(plan: &Plan, records: &Records) -> Rate {
     };
     Rate {
         target_per_s: plan.rate_per_s(),
-        sent_per_s: per_s(records.totals.counters.sent),
-        received_per_s: per_s(records.totals.counters.received),
+        sent_per_s: per_s(records.totals.counters.sent, duration_s),
+        received_per_s: per_s(records.totals.counters.received, receiving_s),
         duration_s,
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct Plan {
     pub(crate) give_up_ns: u64,
     /// Most unanswered messages per connection.
     pub(crate) in_flight_max: u32,
+    /// Messages per connection that are given up and still remembered.
+    pub(crate) overdue_max: usize,
 }
 
 /// The workload with its tables.
@@ -83,6 +85,7 @@ impl Plan {
             link_delay_ns: scenario.link_delay.map_or(0, duration_ns),
             give_up_ns: planned_ns.map_or(NEVER, |planned| planned.saturating_add(drain_ns)),
             in_flight_max: scenario.in_flight_max().unwrap_or(u32::MAX),
+            overdue_max: OVERDUE_MAX / scenario.connections_total() as usize,
             scenario: scenario.clone(),
             drain_ns,
             schedule,
@@ -236,6 +239,9 @@ fn session_limits(scenario: &Scenario) -> SessionLimits {
 
 /// Shortest time after which an unanswered message gives its slot back.
 const SLOT_PATIENCE_NS: u64 = 10_000_000_000;
+/// Messages of a run that are given up and still remembered: 192 MiB. Replies to those before are
+/// counted without a latency.
+const OVERDUE_MAX: usize = 1 << 22;
 /// Largest reply: the largest message with room for the fields a server adds.
 const REPLY_BYTES_MAX: usize = 17 * 1024 * 1024;
 /// Bytes that wait in one connection before its messages wait in the schedule instead, where they

@@ -26,6 +26,7 @@ pub(crate) struct Records {
     pub(crate) start_ns: u64,
     pub(crate) sending_end_ns: u64,
     pub(crate) last_sent_ns: u64,
+    pub(crate) last_received_ns: u64,
     /// When the last worker was left without connections, if all were.
     pub(crate) died_ns: Option<u64>,
     pub(crate) stalled: bool,
@@ -37,6 +38,8 @@ pub(crate) struct Records {
     /// Share of that time in which something waited for a CPU.
     pub(crate) pressure: Option<f64>,
     pub(crate) interrupted: bool,
+    /// Why lines of the raw CSV are missing, if its file could not be written.
+    pub(crate) csv_error: Option<String>,
     /// What is not in `intervals` yet, by its last second.
     open: BTreeMap<u64, Row>,
     /// First second of each worker that is not reported; [`u64::MAX`] once it has finished.
@@ -73,6 +76,7 @@ impl Records {
             start_ns: 0,
             sending_end_ns: 0,
             last_sent_ns: 0,
+            last_received_ns: 0,
             died_ns: None,
             stalled: false,
             online: 0,
@@ -80,6 +84,7 @@ impl Records {
             steal: None,
             pressure: None,
             interrupted: false,
+            csv_error: None,
             open: BTreeMap::new(),
             reported: vec![0; workers as usize],
             finished: Vec::new(),
@@ -163,6 +168,7 @@ impl Records {
         self.unsent_ready += finish.unsent_ready;
         self.sending_end_ns = self.sending_end_ns.max(finish.sending_end_ns);
         self.last_sent_ns = self.last_sent_ns.max(finish.last_sent_ns);
+        self.last_received_ns = self.last_received_ns.max(finish.last_received_ns);
         self.stalled |= finish.stalled;
         self.row(&finish.seconds, None).add(&finish.tally, 0);
         self.finished.push(finish);
@@ -287,6 +293,7 @@ mod tests {
             unsent_ready: 0,
             sending_end_ns: 0,
             last_sent_ns: 0,
+            last_received_ns: 0,
             died_ns,
             stalled: false,
         }

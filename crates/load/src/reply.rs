@@ -88,9 +88,14 @@ impl Desk {
                     self.free_slot(plan, index, track, at_ns);
                 }
             }
+            Settled::Late => {
+                self.tally.counters.corrupt += u64::from(!judged.intact);
+                self.replied_late(at_ns);
+            }
             Settled::Duplicate => {
                 self.tally.counters.received += 1;
                 self.tally.counters.duplicate += 1;
+                self.last_received_ns = at_ns;
             }
             Settled::Unknown => self.tally.counters.unexpected += 1,
         }

@@ -136,13 +136,8 @@ pub fn run(scenario: &Scenario, control: &mut Control<'_>) -> Result<Outcome, Lo
     let raw = scenario.raw_csv.as_deref().map(create_raw).transpose()?;
     let crew = Crew::hire(&plan, raw.as_ref())?;
     let mut records = crew.watch(control)?;
-    if let Some(raw) = raw
-        && let Err(error) = raw.finish()
-    {
-        records
-            .totals
-            .error(&format!("the CSV is incomplete: {error}"));
-    }
+    let written = raw.map_or(Ok(()), RawFile::finish);
+    records.csv_error = written.err().map(|error| error.to_string());
     Ok(outcome(&plan, &records))
 }
 

@@ -40,6 +40,8 @@ pub(crate) struct Counters {
     pub(crate) received: u64,
     /// Replies that were awaited.
     pub(crate) distinct: u64,
+    /// Those among them to messages given up so long before that no latency is known.
+    pub(crate) late: u64,
     pub(crate) duplicate: u64,
     pub(crate) reordered: u64,
     pub(crate) corrupt: u64,
@@ -89,6 +91,13 @@ impl Tally {
             self.service.record(since_wire_ns);
             self.occupancy.leave(reply.entry.wire_ns);
         }
+    }
+
+    /// Counts an awaited reply to a message that left without it.
+    pub(crate) fn replied_late(&mut self) {
+        self.counters.received += 1;
+        self.counters.distinct += 1;
+        self.counters.late += 1;
     }
 
     /// Counts an error; texts beyond [`KINDS_MAX`] share one entry.
@@ -187,6 +196,7 @@ impl Counters {
             sent,
             received,
             distinct,
+            late,
             duplicate,
             reordered,
             corrupt,
@@ -205,6 +215,7 @@ impl Counters {
         self.sent += sent;
         self.received += received;
         self.distinct += distinct;
+        self.late += late;
         self.duplicate += duplicate;
         self.reordered += reordered;
         self.corrupt += corrupt;
@@ -273,7 +284,7 @@ impl Occupancy {
         self.wire_sum = self.wire_sum.saturating_sub(u128::from(wire_ns));
     }
 
-    /// A message leaves without its last reply: its connection is gone.
+    /// A message leaves without its last reply: its connection is gone, or it is given up.
     pub(crate) fn abandon(&mut self, wire_ns: u64, now_ns: u64) {
         self.leave(wire_ns);
         self.abandoned_ns += u128::from(now_ns.saturating_sub(wire_ns));

@@ -5,8 +5,11 @@
 //! | p99 of the send lag, and of the heartbeat's lateness, over its budget | above 1 | above 2 |
 //! | messages due that the generator did not send though it could | | above 1 % |
 //! | connections lost early, or replies that never came | above 1 % | |
+//! | replies that came too late for a latency | above 1 % | |
+//! | replies that came twice, had wrong content, or were to nothing that was sent | above 1 % | |
 //! | messages due that waited for the peer to the end | above 1 % | |
 //! | those among them whose connection was not up | | above half |
+//! | the CSV lacks lines, or could not be written to its end | any | |
 //! | a worker thread was busy | above 95 % of the time | |
 //! | a worker thread waited for a CPU | above 10 % | above 25 %, or longer than it ran |
 //! | CPU time taken by other guests of the host | above 50 % | |
@@ -15,12 +18,15 @@
 //!
 //! The budget is 1 ms or 5 % of the median response, whichever is larger. Twice the budget is
 //! where a tenth of the median, or 2 ms, comes from the generator in one message of a hundred.
+//! Nothing is said of the CPU when sending took less than 100 ms: its clocks are too coarse for it.
 //! In a virtual machine each wake of a halted processor counts as time taken by other guests: a
 //! tenth and more of it was seen in runs that were in time, so that it says why a generator was
 //! late and seldom that it was.
 //! Waiting for a slot never makes a run INVALID: it is the peer's doing, and in the response time.
 //! Nor do losses, however many: the peer may be that bad, and then the run has shown it. But its
 //! latencies are those of the replies that came, so that it is not VALID without a look at it.
+//! Replies that are wrong mean that the server did other work than was asked for. Those in another
+//! order than their messages are only remarked: no server promises it, and each has its latency.
 
 use moonwire_report::{Assessment, Histogram, Verdict};
 
@@ -60,6 +66,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) died: Option<&'a str>,
     /// The run was stopped from outside.
     pub(crate) interrupted: bool,
+    /// Why the raw CSV could not be written to its end, if that is so.
+    pub(crate) csv_error: Option<&'a str>,
 }
 
 /// Weighs the evidence.
@@ -139,12 +147,13 @@ fn weigh_losses(evidence: &Evidence<'_>, assessment: &mut Assessment) {
 }
 
 fn is_loss_large(evidence: &Evidence<'_>) -> bool {
-    let expected = evidence
-        .totals
-        .counters
-        .sent
-        .saturating_mul(evidence.replies);
-    evidence.lost as f64 > LOSS_SHARE * expected as f64
+    evidence.lost as f64 > LOSS_SHARE * expected(evidence)
+}
+
+/// Replies that should come.
+fn expected(evidence: &Evidence<'_>) -> f64 {
+    let sent = evidence.totals.counters.sent;
+    sent.saturating_mul(evidence.replies) as f64
 }
 
 fn weigh_rate(evidence: &Evidence<'_>, assessment: &mut Assessment) {
@@ -223,6 +232,14 @@ fn surroundings(evidence: &Evidence<'_>) -> String {
 }
 
 fn weigh_cpu(evidence: &Evidence<'_>, assessment: &mut Assessment) {
+    let workers = evidence.workers;
+    if !workers.is_empty()
+        && workers
+            .iter()
+            .all(|(_, wall_ns)| *wall_ns < CPU_WALL_MIN_NS)
+    {
+        return;
+    }
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
     let worst = evidence.workers.iter().max_by_key(|(cpu, _)| cpu.wait_ns);
     if let Some((cpu, wall_ns)) = worst {
@@ -289,17 +306,27 @@ fn remark(evidence: &Evidence<'_>, assessment: &mut Assessment) {
     } else {
         evidence.lost
     };
+    let late = "replies came so late that no latency counts them";
     let remarks = [
-        (few_lost, "replies were lost"),
-        (counters.duplicate, "replies came twice"),
-        (counters.corrupt, "replies had wrong content"),
-        (counters.reordered, "replies came out of order"),
-        (counters.unexpected, "messages came that nobody asked for"),
+        (few_lost, "replies were lost", false),
+        (counters.late, late, true),
+        (counters.duplicate, "replies came twice", true),
+        (counters.corrupt, "replies had wrong content", true),
+        (counters.reordered, "replies came out of order", false),
+        (
+            counters.unexpected,
+            "messages came that nobody asked for",
+            true,
+        ),
     ];
-    for (count, what) in remarks {
-        if count > 0 {
-            assessment.add(Verdict::Valid, format!("{count} {what}"));
-        }
+    for (count, what, is_weighed) in remarks.into_iter().filter(|(count, ..)| *count > 0) {
+        let is_large = count as f64 > WRONG_SHARE * expected(evidence);
+        let verdict = if is_weighed && is_large && evidence.sends {
+            Verdict::Suspect
+        } else {
+            Verdict::Valid
+        };
+        assessment.add(verdict, format!("{count} {what}"));
     }
     if counters.one_way_impossible > 0 {
         let (verdict, why) = if evidence.totals.is_one_way_implausible() {
@@ -319,6 +346,9 @@ fn remark(evidence: &Evidence<'_>, assessment: &mut Assessment) {
             format!("{count} lines of the CSV were dropped: the disk is too slow for it");
         assessment.add(Verdict::Suspect, sentence);
     }
+    if let Some(error) = evidence.csv_error {
+        assessment.add(Verdict::Suspect, format!("the CSV is incomplete: {error}"));
+    }
 }
 
 /// Why one-way latencies are refused when too many of them are impossible.
@@ -334,6 +364,10 @@ const UNSENT_SHARE: f64 = 0.01;
 const DOWN_SHARE: f64 = 0.5;
 /// Losses beyond this leave a hole in the tail that a p99 is read from.
 const LOSS_SHARE: f64 = 0.01;
+/// More wrong replies than this are not a few that went astray.
+const WRONG_SHARE: f64 = 0.01;
+/// Shortest sending phase with a verdict on the CPU.
+const CPU_WALL_MIN_NS: u64 = 100_000_000;
 const BUSY_SUSPECT: f64 = 0.95;
 const WAIT_SUSPECT: f64 = 0.10;
 const WAIT_INVALID: f64 = 0.25;
@@ -378,6 +412,7 @@ mod tests {
             windows: (0, 0),
             died: None,
             interrupted: false,
+            csv_error: None,
         }
     }
 
@@ -572,5 +607,49 @@ mod tests {
             }),
             Verdict::Invalid
         );
+    }
+
+    #[test]
+    fn replies_that_nobody_wanted_like_this_are_suspect_when_they_are_many() {
+        let counters: [fn(&mut Tally) -> &mut u64; 3] = [
+            |tally| &mut tally.counters.corrupt,
+            |tally| &mut tally.counters.duplicate,
+            |tally| &mut tally.counters.unexpected,
+        ];
+        for counter in counters {
+            let mut totals = tally(1000, MS);
+            *counter(&mut totals) = 10;
+            let few = assess(&evidence(&totals));
+            assert_eq!((few.verdict(), few.reasons().len()), (Verdict::Valid, 1));
+            *counter(&mut totals) = 11;
+            let many = assess(&evidence(&totals));
+            assert_eq!(
+                (many.verdict(), many.reasons().len()),
+                (Verdict::Suspect, 1)
+            );
+            let held = Evidence {
+                sends: false,
+                ..evidence(&totals)
+            };
+            assert_eq!(verdict(&held), Verdict::Valid);
+        }
+    }
+
+    #[test]
+    fn a_moment_of_sending_says_nothing_about_the_cpu() {
+        let totals = tally(1000, MS);
+        let with = |wall_ns: u64| {
+            let cpu = ThreadCpu {
+                run_ns: wall_ns,
+                wait_ns: wall_ns,
+            };
+            verdict(&Evidence {
+                workers: &[(cpu, wall_ns)],
+                steal: Some(1.0),
+                ..evidence(&totals)
+            })
+        };
+        assert_eq!(with(99 * MS), Verdict::Valid);
+        assert_eq!(with(100 * MS), Verdict::Invalid);
     }
 }

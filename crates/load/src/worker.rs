@@ -77,6 +77,8 @@ pub(crate) struct Finish {
     pub(crate) sending_end_ns: u64,
     /// When the last message was sent; 0 if none was.
     pub(crate) last_sent_ns: u64,
+    /// When the last reply came; 0 if none did.
+    pub(crate) last_received_ns: u64,
     /// When no connection was left, if that ended it.
     pub(crate) died_ns: Option<u64>,
     /// No reply came for so long that sending was given up.
@@ -245,6 +247,7 @@ impl<D: Driver> Worker<D> {
             unsent_ready: self.unsent_ready,
             sending_end_ns: self.sending_end_ns,
             last_sent_ns: self.desk.last_sent_ns,
+            last_received_ns: self.desk.last_received_ns,
             died_ns: self.died_ns,
             stalled: self.stalled,
         });
@@ -327,7 +330,10 @@ impl<D: Driver> Worker<D> {
         let before_ns = self.now_ns.saturating_sub(self.plan.slot_patience_ns());
         let mut expired = false;
         for (index, client) in self.clients.iter_mut().enumerate() {
-            for _ in 0..client.track.ledger.expire(before_ns) {
+            let occupancy = &mut self.desk.tally.occupancy;
+            let forget = |wire_ns| occupancy.abandon(wire_ns, self.now_ns);
+            let ledger = &mut client.track.ledger;
+            for _ in 0..ledger.expire(before_ns, self.plan.overdue_max, forget) {
                 expired = true;
                 self.desk
                     .free_slot(&self.plan, index as u32, &mut client.track, self.now_ns);

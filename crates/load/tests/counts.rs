@@ -267,3 +267,33 @@ fn several_targets_share_a_run() {
         (1000, 0)
     );
 }
+
+#[test]
+fn replies_are_counted_over_the_time_they_took() {
+    let peer = Peer::start(Fault::None);
+    let outcome = peer.load(|settings| {
+        settings.connections = 1;
+        settings.pacing = closed(1);
+        settings.stop = Stop::Messages(1);
+    });
+    let response_ns = outcome.cell.latency.response.min_ns().unwrap();
+    let most_per_s = 1.01e9 / response_ns as f64;
+    let rate = &outcome.cell.rate;
+    assert!(rate.received_per_s > 0.0);
+    assert!(
+        rate.received_per_s <= most_per_s,
+        "{rate:?}, {response_ns} ns"
+    );
+}
+
+#[test]
+fn a_csv_that_cannot_be_written_to_its_end_is_a_reason() {
+    let peer = Peer::start(Fault::None);
+    let outcome = peer.load(|settings| {
+        settings.stop = Stop::Messages(10);
+        settings.raw_csv = Some("/dev/full".into());
+    });
+    let reasons = outcome.cell.assessment.reasons().join(" ");
+    assert!(reasons.contains("the CSV is incomplete"), "{reasons}");
+    assert!(outcome.verdict() >= Verdict::Suspect);
+}
