@@ -33,7 +33,7 @@ pub(crate) struct Cursor {
     left: u64,
     /// Start of this connection's own time: when it joined, its stagger included.
     epoch_ns: u64,
-    /// Source of its exponential gaps; unused by other shapes.
+    /// Source of its Poisson arrivals; unused by other shapes.
     random: fastrand::Rng,
 }
 
@@ -50,7 +50,7 @@ impl Schedule {
             Stop::After(_) | Stop::Schedule => None,
         };
         Self {
-            shape: Shape::new(scenario.pacing, connections),
+            shape: Shape::new(scenario.pacing, connections, messages, scenario.seed),
             connections,
             end_ns,
             messages,
@@ -114,7 +114,7 @@ impl Schedule {
                     .map_or(u64::MAX, |_| elapsed_ns.div_ceil(wait_ns));
                 begun.saturating_mul(batch).saturating_sub(cursor.k)
             }
-            Shape::Poisson { .. } => {
+            Shape::Poisson { .. } | Shape::Scattered { .. } => {
                 let mut cursor = cursor.clone();
                 let mut drawn = 0;
                 while cursor.next_ns < until_ns && drawn < DUE_DRAWN_MAX {
@@ -133,9 +133,7 @@ impl Schedule {
             (Shape::Constant { rate_millihertz }, Some(messages)) => {
                 u64::try_from(u128::from(messages) * PICO / u128::from(rate_millihertz)).ok()
             }
-            (Shape::Poisson { gap_ns }, Some(messages)) => {
-                Some((messages as f64 * gap_ns / self.connections as f64) as u64)
-            }
+            (Shape::Scattered { length_ns }, _) => Some(length_ns as u64),
             (
                 Shape::Batches {
                     batch,
@@ -151,8 +149,8 @@ impl Schedule {
                         .saturating_add(last_ns),
                 )
             }
-            (Shape::Closed | Shape::Hold, _)
-            | (Shape::Constant { .. } | Shape::Poisson { .. }, None) => None,
+            (Shape::Closed | Shape::Hold | Shape::Poisson { .. }, _)
+            | (Shape::Constant { .. }, None) => None,
         };
         match of_shape {
             Some(of_shape) => Some(of_shape.min(self.end_ns)),
@@ -174,7 +172,10 @@ impl Schedule {
         match self.shape {
             Shape::Batches { messages, .. } => messages.min(of_total),
             Shape::Hold => 0,
-            Shape::Closed | Shape::Constant { .. } | Shape::Poisson { .. } => of_total,
+            Shape::Closed
+            | Shape::Constant { .. }
+            | Shape::Poisson { .. }
+            | Shape::Scattered { .. } => of_total,
         }
     }
 
@@ -187,12 +188,15 @@ impl Schedule {
                 self.grid_ns(connection, cursor.k, rate_millihertz)
             }
             Shape::Poisson { gap_ns } => {
-                let before_ns = if cursor.k == 0 {
-                    cursor.epoch_ns
-                } else {
-                    cursor.next_ns
-                };
-                before_ns.saturating_add(exponential_ns(&mut cursor.random, gap_ns))
+                let gap_ns = exponential(&mut cursor.random) * gap_ns;
+                cursor.before_ns().saturating_add(gap_ns.round() as u64)
+            }
+            Shape::Scattered { length_ns } => {
+                // The first of so many uniform times in what is left.
+                let before_ns = cursor.before_ns();
+                let left_ns = length_ns - (before_ns - cursor.epoch_ns) as f64;
+                let gap = -(-exponential(&mut cursor.random) / cursor.left as f64).exp_m1();
+                before_ns.saturating_add((left_ns.max(0.0) * gap) as u64)
             }
             Shape::Batches { batch, wait_ns, .. } => cursor
                 .epoch_ns
@@ -224,6 +228,14 @@ impl Schedule {
 }
 
 impl Cursor {
+    /// The time before the next one.
+    fn before_ns(&self) -> u64 {
+        match self.k {
+            0 => self.epoch_ns,
+            _ => self.next_ns,
+        }
+    }
+
     /// Intended time of the next message; [`NEVER`] when there is none.
     pub(crate) fn next_ns(&self) -> u64 {
         self.next_ns
@@ -255,6 +267,13 @@ enum Shape {
         /// independent arrivals over all of them.
         gap_ns: f64,
     },
+    /// Poisson arrivals until there were so many. Between the start and the arrival after the last
+    /// one they are independent uniform times, whichever connections they are given to: so every
+    /// connection has its share, and all of them together are one Poisson stream.
+    Scattered {
+        /// When the arrival after the last one would be.
+        length_ns: f64,
+    },
     Batches {
         batch: u64,
         wait_ns: u64,
@@ -265,7 +284,7 @@ enum Shape {
 }
 
 impl Shape {
-    fn new(pacing: Pacing, connections: u64) -> Self {
+    fn new(pacing: Pacing, connections: u64, messages: Option<u64>, seed: u64) -> Self {
         match pacing {
             Pacing::Closed { .. } => Self::Closed,
             Pacing::Open {
@@ -279,8 +298,17 @@ impl Shape {
                 rate,
                 arrival: Arrival::Poisson,
                 ..
-            } => Self::Poisson {
-                gap_ns: connections as f64 * 1e9 / rate,
+            } => match messages {
+                Some(messages) => {
+                    let mut random = fastrand::Rng::with_seed(mix(seed, NEVER - 1));
+                    let gaps = gamma(&mut random, messages as f64 + 1.0);
+                    Self::Scattered {
+                        length_ns: gaps * 1e9 / rate,
+                    }
+                }
+                None => Self::Poisson {
+                    gap_ns: connections as f64 * 1e9 / rate,
+                },
             },
             Pacing::Batches {
                 batch,
@@ -310,9 +338,25 @@ pub(crate) fn mix(seed: u64, number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-fn exponential_ns(random: &mut fastrand::Rng, mean_ns: f64) -> u64 {
+/// A gap of mean 1 in a Poisson stream.
+fn exponential(random: &mut fastrand::Rng) -> f64 {
     // 1 - u lies in (0, 1], so that the logarithm is finite.
-    (-(1.0 - random.f64()).ln() * mean_ns).round() as u64
+    -(1.0 - random.f64()).ln()
+}
+
+/// The sum of `gaps` gaps of mean 1, at least one (the method of Marsaglia and Tsang, 2000).
+fn gamma(random: &mut fastrand::Rng, gaps: f64) -> f64 {
+    let d = gaps - 1.0 / 3.0;
+    let c = 1.0 / (9.0 * d).sqrt();
+    loop {
+        // A normal number by Box and Muller.
+        let angle = std::f64::consts::TAU * random.f64();
+        let x = (2.0 * exponential(random)).sqrt() * angle.cos();
+        let v = (1.0 + c * x).powi(3);
+        if v > 0.0 && -exponential(random) < 0.5 * x * x + d * (1.0 - v + v.ln()) {
+            return d * v;
+        }
+    }
 }
 
 /// Messages drawn to count what is due; at the highest rates that is not all.
@@ -510,5 +554,39 @@ mod tests {
         assert_eq!(schedule.join(0, 5).next_ns(), NEVER);
         assert_eq!(schedule.join(0, 5).epoch_ns(), 5);
         assert_eq!(schedule.planned_ns(), None);
+    }
+
+    #[test]
+    fn a_number_of_poisson_arrivals_is_one_stream_of_the_rate() {
+        for (connections, messages) in [(1000, 1000), (1000, 100), (7, 20_000)] {
+            let schedule = schedule(
+                connections,
+                open(1000.0, Arrival::Poisson),
+                Stop::Messages(messages),
+            );
+            let mut all: Vec<u64> = (0..connections)
+                .flat_map(|c| times(&schedule, c, 0))
+                .collect();
+            all.sort_unstable();
+            assert_eq!(all.len() as u64, messages);
+            let planned_ns = schedule.planned_ns().unwrap();
+            assert!(all.last().is_some_and(|&last_ns| last_ns < planned_ns));
+            // Five standard deviations of the time of the last arrival.
+            let expected_ns = messages as f64 * 1e6;
+            let bound_ns = 5.0 * expected_ns / (messages as f64).sqrt();
+            assert!(
+                (planned_ns as f64 - expected_ns).abs() < bound_ns,
+                "{planned_ns}"
+            );
+            let gaps: Vec<f64> = all
+                .windows(2)
+                .map(|pair| (pair[1] - pair[0]) as f64)
+                .collect();
+            let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+            let square = |gap: &f64| (gap - mean).powi(2);
+            let variance = gaps.iter().map(square).sum::<f64>() / gaps.len() as f64;
+            let variation = variance.sqrt() / mean;
+            assert!((0.7..1.3).contains(&variation), "{variation}");
+        }
     }
 }
