@@ -19,8 +19,13 @@ pub(crate) struct Desk {
     due: BinaryHeap<Reverse<(u64, u32)>>,
     /// Messages on their way to the socket in the stand-in link. Sorted, as every delay is equal.
     held: VecDeque<Held>,
-    /// Messages of a closed loop that may still be sent.
+    /// Messages of a closed loop that may be sent now, by any client.
     budget: u64,
+    /// Messages of clients of a closed loop whose own time has not started: when it does, they
+    /// join the budget.
+    reserved: BinaryHeap<Reverse<(u64, u64)>>,
+    /// Slots of a closed loop that found the budget spent, by their client. Bounded by the slots.
+    idle: Vec<u32>,
     /// Clients with messages left in the schedule.
     pub(crate) unfinished: usize,
     pub(crate) last_sent_ns: u64,
@@ -80,10 +85,10 @@ impl Desk {
             .cursor
             .get_or_insert_with(|| plan.schedule.join(client.number, joined_ns));
         if plan.is_closed() {
-            if first {
-                self.budget = self.budget.saturating_add(cursor.left());
-            }
             let begin_ns = start_ns.saturating_add(cursor.epoch_ns()).max(now_ns);
+            if first && cursor.left() > 0 {
+                self.reserved.push(Reverse((begin_ns, cursor.left())));
+            }
             for _ in 0..plan.in_flight_max {
                 self.due.push(Reverse((begin_ns, index)));
             }
@@ -153,26 +158,48 @@ impl Desk {
         self.due.pop();
     }
 
-    /// Takes one message of a closed loop from the budget.
-    pub(crate) fn spend(&mut self) -> bool {
+    /// Adds the messages of clients whose own time has started by `now_ns` to the budget.
+    pub(crate) fn grant(&mut self, now_ns: u64) {
+        while let Some(&Reverse((begin_ns, messages))) = self.reserved.peek()
+            && begin_ns <= now_ns
+        {
+            self.reserved.pop();
+            self.budget = self.budget.saturating_add(messages);
+            self.wake_idle(begin_ns);
+        }
+    }
+
+    /// Takes one message of a closed loop from the budget for a slot of a client; without one, the
+    /// slot waits until there is.
+    pub(crate) fn spend(&mut self, index: u32) -> bool {
         let left = self.budget > 0;
         self.budget -= u64::from(left);
+        if !left {
+            self.idle.push(index);
+        }
         left
     }
 
     /// Gives a message back that could not be sent.
-    pub(crate) fn refund(&mut self) {
-        self.budget += 1;
+    pub(crate) fn refund(&mut self, now_ns: u64) {
+        self.budget = self.budget.saturating_add(1);
+        self.wake_idle(now_ns);
+    }
+
+    fn wake_idle(&mut self, at_ns: u64) {
+        let idle = self.idle.drain(..).map(|index| Reverse((at_ns, index)));
+        self.due.extend(idle);
     }
 
     /// True when a closed loop has sent the messages of all clients that have joined.
     pub(crate) fn is_budget_spent(&self) -> bool {
-        self.budget == 0
+        self.budget == 0 && self.reserved.is_empty()
     }
 
     /// Messages of a closed loop that were not sent yet.
     pub(crate) fn budget(&self) -> u64 {
-        self.budget
+        let reserved = self.reserved.iter().map(|Reverse((_, messages))| messages);
+        reserved.fold(self.budget, |sum, messages| sum.saturating_add(*messages))
     }
 
     /// When the next message is due, or leaves the stand-in link.
@@ -200,6 +227,8 @@ impl Desk {
     pub(crate) fn stop_sending(&mut self) {
         self.sending = false;
         self.due.clear();
+        self.reserved.clear();
+        self.idle.clear();
         self.budget = 0;
     }
 

@@ -34,7 +34,8 @@ pub(crate) struct Plan {
     pub(crate) link_delay_ns: u64,
     /// How long replies are awaited after the last send.
     pub(crate) drain_ns: u64,
-    /// When messages still due are given up, from the start; [`NEVER`] where the peer decides.
+    /// When messages still due are given up, from the start; [`NEVER`] where the peer decides. Who
+    /// joins late puts it off.
     pub(crate) give_up_ns: u64,
     /// Most unanswered messages per connection.
     pub(crate) in_flight_max: u32,
@@ -83,7 +84,13 @@ impl Plan {
                 .flatten(),
             amplify_unit_ns: one_way_unit_ns(scenario).unwrap_or(1000),
             link_delay_ns: scenario.link_delay.map_or(0, duration_ns),
-            give_up_ns: planned_ns.map_or(NEVER, |planned| planned.saturating_add(drain_ns)),
+            give_up_ns: planned_ns.map_or(NEVER, |planned| {
+                let last_ns = planned.saturating_add(drain_ns);
+                match schedule.end_ns() {
+                    NEVER => last_ns.saturating_add(last_attempt_ns(scenario)),
+                    _ => last_ns,
+                }
+            }),
             in_flight_max: scenario.in_flight_max().unwrap_or(u32::MAX),
             overdue_max: OVERDUE_MAX / scenario.connections_total() as usize,
             scenario: scenario.clone(),
@@ -174,6 +181,16 @@ impl Plan {
     /// True when only a number of messages ends the run.
     pub(crate) fn is_counted(&self) -> bool {
         matches!(self.scenario.stop, Stop::Messages(_))
+    }
+}
+
+/// When the last connection is attempted, from the start.
+fn last_attempt_ns(scenario: &Scenario) -> u64 {
+    match scenario.connect_rate {
+        Some(rate) if !scenario.barrier => {
+            (f64::from(scenario.connections_total() - 1) * 1e9 / rate) as u64
+        }
+        Some(_) | None => 0,
     }
 }
 

@@ -352,11 +352,7 @@ fn check_pacing(settings: &Settings) -> Result<(), ScenarioError> {
         Pacing::Hold => {}
     }
     check_stop(settings)?;
-    if let Some(stagger) = settings.stagger
-        && stagger > DURATION_MAX
-    {
-        return mistake("the stagger must be at most 30 days");
-    }
+    check_stagger(settings)?;
     if settings.drain > DURATION_MAX {
         return mistake("the drain must be at most 30 days");
     }
@@ -383,6 +379,33 @@ fn check_stop(settings: &Settings) -> Result<(), ScenarioError> {
         }
         Stop::After(_) | Stop::Messages(_) | Stop::Schedule => Ok(()),
     }
+}
+
+fn check_stagger(settings: &Settings) -> Result<(), ScenarioError> {
+    let Some(stagger) = settings.stagger else {
+        return Ok(());
+    };
+    if stagger > DURATION_MAX {
+        return mistake("the stagger must be at most 30 days");
+    }
+    if let Pacing::Batches { wait, .. } = settings.pacing
+        && !wait.is_zero()
+        && stagger > wait
+    {
+        return mistake(format!(
+            "a stagger of {stagger:?} is longer than the wait of {wait:?} between batches, so that \
+             the rate would never be reached: give a shorter one"
+        ));
+    }
+    if let Stop::After(duration) = settings.stop
+        && stagger > duration
+    {
+        return mistake(format!(
+            "a stagger of {stagger:?} is longer than the duration of {duration:?}, so that some \
+             connections would never send: give a shorter one"
+        ));
+    }
+    Ok(())
 }
 
 fn check_in_flight(in_flight: Option<u32>) -> Result<(), ScenarioError> {
@@ -536,5 +559,36 @@ mod tests {
             Scenario::new(settings).unwrap().messages_planned(),
             Some(60)
         );
+    }
+
+    #[test]
+    fn a_stagger_fits_into_the_wait_and_the_duration() {
+        let batches = |wait_ms| Pacing::Batches {
+            batch: 1,
+            wait: Duration::from_millis(wait_ms),
+            batches: 20,
+            in_flight: None,
+        };
+        let with = |pacing, stop| {
+            let stagger = Some(Duration::from_secs(1));
+            Scenario::new(Settings {
+                pacing,
+                stop,
+                stagger,
+                ..settings()
+            })
+        };
+        let too_long = with(batches(999), Stop::Schedule).unwrap_err().to_string();
+        assert!(
+            too_long.contains("longer than the wait of 999ms"),
+            "{too_long}"
+        );
+        with(batches(1000), Stop::Schedule).unwrap();
+        with(batches(0), Stop::Schedule).unwrap();
+        let closed = Pacing::Closed { in_flight: 1 };
+        let short = Stop::After(Duration::from_millis(999));
+        let too_long = with(closed, short).unwrap_err().to_string();
+        assert!(too_long.contains("longer than the duration"), "{too_long}");
+        with(closed, Stop::After(Duration::from_secs(1))).unwrap();
     }
 }

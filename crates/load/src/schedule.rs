@@ -158,6 +158,28 @@ impl Schedule {
         }
     }
 
+    /// When the last message of a connection that has joined is intended; `None` where only time
+    /// ends them, or the peer.
+    pub(crate) fn last_ns(&self, connection: u32, cursor: &Cursor) -> Option<u64> {
+        if self.end_ns != NEVER || cursor.next_ns == NEVER {
+            return None;
+        }
+        let last = cursor.k.saturating_add(cursor.left - 1);
+        match self.shape {
+            Shape::Constant { rate_millihertz } => {
+                Some(self.grid_ns(connection, last, rate_millihertz))
+            }
+            Shape::Scattered { length_ns } => {
+                Some(cursor.epoch_ns.saturating_add(length_ns as u64))
+            }
+            Shape::Batches { batch, wait_ns, .. } => {
+                let own_ns = (last / batch).saturating_mul(wait_ns);
+                Some(cursor.epoch_ns.saturating_add(own_ns))
+            }
+            Shape::Closed | Shape::Hold | Shape::Poisson { .. } => None,
+        }
+    }
+
     /// When no message is intended any more; [`NEVER`] where only a number of messages ends it.
     pub(crate) fn end_ns(&self) -> u64 {
         self.end_ns

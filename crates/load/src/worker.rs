@@ -449,7 +449,11 @@ impl<D: Driver> Worker<D> {
 
     /// Counts what was due and is not sent, by who was in its way.
     fn count_unsent(&mut self) {
-        let elapsed_ns = self.now_ns.saturating_sub(self.start_ns());
+        let until_ns = if self.is_given_up() {
+            NEVER
+        } else {
+            self.now_ns.saturating_sub(self.start_ns())
+        };
         if self.plan.is_counted() {
             // What a closed loop did not come to, because its peer did not answer.
             self.unsent_waiting += self.desk.budget();
@@ -458,12 +462,12 @@ impl<D: Driver> Worker<D> {
         for client in &self.clients {
             let Client { number, track, .. } = client;
             let due = match &track.cursor {
-                Some(cursor) => schedule.due_before(*number, cursor, elapsed_ns),
+                Some(cursor) => schedule.due_before(*number, cursor, until_ns),
                 // It never came up, and its messages were due nevertheless.
                 None if self.plan.is_closed() && self.plan.is_counted() => {
                     schedule.join(*number, 0).left()
                 }
-                None => schedule.due_before(*number, &schedule.join(*number, 0), elapsed_ns),
+                None => schedule.due_before(*number, &schedule.join(*number, 0), until_ns),
             };
             let is_up = client.state == State::Up;
             if is_up && !track.blocked {
@@ -517,7 +521,7 @@ impl<D: Driver> Worker<D> {
     }
 
     fn is_sending_over(&self) -> bool {
-        if self.stalled || self.now_ns >= self.stage_end_ns {
+        if self.stalled || self.is_given_up() {
             return true;
         }
         let ended = self.now_ns >= self.end_ns();
@@ -525,6 +529,15 @@ impl<D: Driver> Worker<D> {
             return ended || self.desk.is_budget_spent() && self.is_everyone_in();
         }
         self.desk.unfinished == 0 && (ended || self.is_everyone_in())
+    }
+
+    /// True when what is still due is given up. Without much of a drain, what could be sent at once
+    /// still is.
+    fn is_given_up(&self) -> bool {
+        let catch_up_ns = CATCH_UP_NS.saturating_sub(self.plan.drain_ns);
+        self.now_ns >= self.stage_end_ns
+            && (self.desk.first_due(self.now_ns).is_none()
+                || self.now_ns >= self.stage_end_ns.saturating_add(catch_up_ns))
     }
 
     /// True when no connection may still join the schedule.
@@ -554,6 +567,8 @@ impl<D: Driver> Worker<D> {
 /// Half of what a scheduler's slice usually is, so that a lost slice is seen.
 const BEAT_NS: u64 = 5_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
+/// How long what is due may be sent after the last message was, at least.
+const CATCH_UP_NS: u64 = SECOND_NS;
 /// How long replies are awaited after a stop from outside.
 const STOP_PATIENCE_NS: u64 = SECOND_NS;
 /// How long connections are made again before the run starts without them.

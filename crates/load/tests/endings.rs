@@ -244,3 +244,64 @@ fn what_cannot_start_is_one_sentence() {
     let error = run(&Scenario::new(settings).unwrap(), &mut Control::default()).unwrap_err();
     assert!(error.to_string().contains("ulimit -n"), "{error}");
 }
+
+#[test]
+fn who_joins_late_has_its_whole_time() {
+    let peer = Peer::start(Fault::None);
+    let outcome = peer.load(|settings| {
+        settings.barrier = false;
+        settings.connections = 20;
+        settings.connect_rate = Some(20.0);
+        settings.pacing = batches(2, 100);
+        settings.stop = Stop::Schedule;
+        settings.drain = Duration::from_millis(200);
+    });
+    let messages = outcome.cell.messages;
+    assert_eq!((outcome.cell.connects.ok, messages.sent), (20, 40));
+    assert_eq!((messages.unsent, messages.lost), (0, 0));
+}
+
+#[test]
+fn what_is_due_at_the_last_moment_is_sent_without_a_drain() {
+    let peer = Peer::start(Fault::None);
+    let outcome = peer.load(|settings| {
+        settings.connections = 400;
+        settings.pacing = batches(2, 200);
+        settings.stop = Stop::Schedule;
+        settings.drain = Duration::ZERO;
+    });
+    let messages = outcome.cell.messages;
+    assert_eq!((messages.sent, messages.unsent), (800, 0));
+}
+
+#[test]
+fn the_messages_of_a_closed_loop_wait_for_the_stagger_of_their_connection() {
+    let peer = Peer::start(Fault::None);
+    for reconnect in [
+        Reconnect::Never,
+        Reconnect::After(Duration::from_millis(20)),
+    ] {
+        let outcome = peer.load(|settings| {
+            settings.pacing = closed(2);
+            settings.stop = Stop::Messages(100);
+            settings.stagger = Some(Duration::from_millis(500));
+            settings.reconnect = reconnect;
+        });
+        let messages = outcome.cell.messages;
+        assert_eq!((messages.sent, messages.unsent), (100, 0));
+        assert!(
+            outcome.cell.rate.duration_s >= 0.45,
+            "{:?}",
+            outcome.cell.rate
+        );
+    }
+}
+
+fn batches(batches: u64, wait_ms: u64) -> Pacing {
+    Pacing::Batches {
+        batch: 1,
+        wait: Duration::from_millis(wait_ms),
+        batches,
+        in_flight: None,
+    }
+}

@@ -146,6 +146,13 @@ impl<D: Driver> Worker<D> {
             let joined_ns = self.now_ns.saturating_sub(start_ns);
             self.desk
                 .join(&self.plan, index, client, start_ns, joined_ns);
+            let schedule = &self.plan.schedule;
+            let cursor = client.track.cursor.as_ref();
+            if let Some(last_ns) = cursor.and_then(|own| schedule.last_ns(client.number, own)) {
+                let give_up_ns = last_ns.saturating_add(self.plan.drain_ns);
+                let give_up_ns = start_ns.saturating_add(give_up_ns);
+                self.stage_end_ns = self.stage_end_ns.max(give_up_ns);
+            }
         }
     }
 

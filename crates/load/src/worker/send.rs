@@ -30,6 +30,7 @@ impl<D: Driver> Worker<D> {
             return;
         }
         let mut now_ns = self.now_ns;
+        self.desk.grant(now_ns);
         let mut writing = None;
         let mut writes = 0;
         for _ in 0..ENTRIES_PER_TURN {
@@ -107,7 +108,7 @@ impl<D: Driver> Worker<D> {
         if self.plan.is_closed() {
             // A slot of an earlier connection is stale, and so is one after the end.
             let valid = is_up && has_slot && due_ns >= track.up_ns && due_ns < end_ns;
-            return (valid && self.desk.spend()).then_some((due_ns, due_ns));
+            return (valid && self.desk.spend(index)).then_some((due_ns, due_ns));
         }
         if track.due_ns != due_ns {
             return None;
@@ -147,7 +148,7 @@ impl<D: Driver> Worker<D> {
         let track = &mut self.clients[index as usize].track;
         track.blocked = true;
         if self.plan.is_closed() {
-            self.desk.refund();
+            self.desk.refund(self.now_ns);
             track.owed += 1;
         }
         if error == SendError::QueueFull {
