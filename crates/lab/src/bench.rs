@@ -23,6 +23,7 @@ use crate::environment;
 use crate::idle_poll::IdlePoll;
 use crate::link::{IdleExchange, Link, LinkError, LinkKind, LinkSpec};
 use crate::process::ProcessError;
+use crate::quota;
 
 /// Runs every cell of the sweep, one after the other, and writes the results.
 ///
@@ -68,7 +69,7 @@ pub fn bench(
             index,
             count: plans.len(),
             key: plan.parameters.key(),
-            files: plan.parameters.key(),
+            attempt: 0,
             later,
         };
         let measured = attempts.measure(&site, plan, &place, stop, observer)?;
@@ -84,7 +85,11 @@ pub fn bench(
     }
     drop(idle_poll);
     observer.on_event(&BenchEvent::Drawing);
-    let page = folder.render(&run)?;
+    // Without a cell there is nothing to draw, and an older result in the folder stays.
+    let page = match run.cells().is_empty() {
+        true => None,
+        false => Some(folder.render(&run)?),
+    };
     let ending = match stop.load(Ordering::Relaxed) {
         true => BenchEnding::Interrupted,
         false => BenchEnding::Completed,
@@ -104,8 +109,8 @@ pub struct BenchOutcome {
     pub run: Run,
     /// Where everything was written.
     pub folder: PathBuf,
-    /// The page to open.
-    pub page: PathBuf,
+    /// The page to open; none when no cell was measured.
+    pub page: Option<PathBuf>,
     /// How it ended.
     pub ending: BenchEnding,
 }
@@ -185,20 +190,24 @@ pub struct Place {
     pub count: usize,
     /// All parameters of the cell, as in file names.
     pub key: String,
-    /// What the files of this attempt at the cell are named after.
-    pub(crate) files: String,
+    /// Attempts at the cell before this one.
+    pub attempt: usize,
     /// What the cells after this one are expected to take.
     pub(crate) later: Duration,
 }
 
 impl Place {
-    /// The place of an attempt after `earlier` others; the first one's files are named by the key.
-    pub(crate) fn attempt(&self, earlier: usize) -> Self {
-        let mut place = self.clone();
-        if earlier > 0 {
-            place.files = format!("{}.{}", self.key, earlier + 1);
+    /// Whether nothing was measured before.
+    pub(crate) fn is_first(&self) -> bool {
+        self.index == 0 && self.attempt == 0
+    }
+
+    /// What the files of this attempt are named after.
+    pub(crate) fn files(&self) -> String {
+        match self.attempt {
+            0 => self.key.clone(),
+            earlier => format!("{}.{}", self.key, earlier + 1),
         }
-        place
     }
 }
 
@@ -264,11 +273,12 @@ fn link_spec(spec: &BenchSpec) -> LinkSpec {
 fn idle_poll(spec: &BenchSpec, cores: &Cores, environment: &mut Environment) -> Option<IdlePoll> {
     let processors = cores.all();
     // What polls would use up a quota that the server needs.
-    let wanted = || environment::is_virtual() && environment::cpu_quota().is_none();
+    let wanted = || environment::is_virtual() && quota::cpu_quota().is_none();
     if !spec.idle_poll.unwrap_or_else(wanted) {
         return None;
     }
     let (poll, note) = match IdlePoll::start(&processors) {
+        _ if processors.is_empty() => (None, "not with one processor".to_owned()),
         Ok(poll) => (
             Some(poll),
             format!(
@@ -276,7 +286,7 @@ fn idle_poll(spec: &BenchSpec, cores: &Cores, environment: &mut Environment) -> 
                 plan::core_list(&processors)
             ),
         ),
-        Err(error) => (None, format!("not to be had: {error}")),
+        Err(error) => (None, format!("the kernel does not allow it: {error}")),
     };
     environment.notes.insert("idle_poll".to_owned(), note);
     poll

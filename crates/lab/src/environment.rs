@@ -7,6 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use moonwire_report::Environment;
 use procfs::Current;
 
+use crate::quota;
+
 /// Describes this machine and this process, at the start of a run.
 pub fn describe(command_line: Vec<String>, seed: u64) -> Environment {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
@@ -83,7 +85,7 @@ fn notes() -> BTreeMap<String, String> {
     if !governor.is_empty() {
         notes.insert("cpu_governor".to_owned(), governor);
     }
-    if let Some(quota) = cpu_quota() {
+    if let Some(quota) = quota::cpu_quota() {
         notes.insert("cgroup_cpu_max".to_owned(), quota);
     }
     notes
@@ -95,12 +97,6 @@ pub(crate) fn is_virtual() -> bool {
     let info = procfs::CpuInfo::current().ok();
     info.and_then(|info| Some(info.flags(0)?.contains(&"hypervisor")))
         .unwrap_or(false)
-}
-
-/// The CPU time that the control group may use, as the kernel writes it; `None` without a limit.
-pub(crate) fn cpu_quota() -> Option<String> {
-    let quota = line("/sys/fs/cgroup/cpu.max");
-    (!quota.is_empty() && !quota.starts_with("max")).then_some(quota)
 }
 
 fn hypervisor() -> Option<String> {

@@ -7,9 +7,9 @@
 //! nothing else ran, the host ran somebody else.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -41,26 +41,34 @@ struct Shared {
 }
 
 impl IdlePoll {
-    /// Starts a thread on each of the processors.
+    /// Starts a thread on each of the processors; an error if one of them cannot run.
     pub(crate) fn start(processors: &[usize]) -> io::Result<Self> {
         let shared = Arc::<Shared>::default();
         let mut poll = Self {
             shared: Arc::clone(&shared),
             threads: Vec::with_capacity(processors.len()),
         };
+        let (running, runs) = mpsc::channel();
         for &processor in processors.iter().filter(|&&at| at < CpuSet::MAX_CPU) {
-            let shared = Arc::clone(&shared);
+            let (shared, running) = (Arc::clone(&shared), running.clone());
             let thread = std::thread::Builder::new().name(format!("idle-{processor}"));
             poll.threads.push(thread.spawn(move || {
                 let mut set = CpuSet::new();
                 set.set(processor);
-                let pinned = rustix::thread::sched_setaffinity(None, &set).is_ok();
                 // With any other priority it would be in the way of what is measured.
-                if pinned && scheduling::prefer_idle() {
+                let ready = rustix::thread::sched_setaffinity(None, &set)
+                    .map_err(io::Error::from)
+                    .and_then(|()| scheduling::prefer_idle());
+                let runs = ready.is_ok();
+                let _ = running.send(ready);
+                drop(running);
+                if runs {
                     shared.poll();
                 }
             })?);
         }
+        drop(running);
+        runs.iter().collect::<io::Result<()>>()?;
         Ok(poll)
     }
 

@@ -9,6 +9,7 @@ mod idle_poll;
 mod link;
 mod local_server;
 mod process;
+mod quota;
 mod sampling;
 mod scheduling;
 

@@ -14,6 +14,7 @@ mod tun;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -29,7 +30,8 @@ use self::tun::TunDevice;
 pub struct LinkSpec {
     /// One-way delay; a round trip takes twice that and never less.
     pub delay: Duration,
-    /// Each packet is delayed by up to this much more, evenly distributed; order is kept.
+    /// Each packet is delayed by up to this much more, evenly distributed. Order is kept, but not by
+    /// the kernel's own netem, which sorts by the new times.
     pub jitter: Duration,
     /// Share of packets dropped at random, 0 to 1.
     pub loss: f64,
@@ -268,16 +270,22 @@ impl Link {
     /// Measures empty exchanges and refuses a link that is not what was asked for. A disturbed
     /// measurement is repeated twice. A stand-in has nothing to measure here. What is measured
     /// may still be subject to a `reservation`.
-    pub fn measure_idle(&self, exchanges: usize) -> Result<Option<IdleExchange>, LinkError> {
+    /// Setting `stop` ends it with [`io::ErrorKind::Interrupted`].
+    pub fn measure_idle(
+        &self,
+        exchanges: usize,
+        stop: &AtomicBool,
+    ) -> Result<Option<IdleExchange>, LinkError> {
         if self.kind() == LinkKind::StandIn {
             return Ok(None);
         }
-        let mut measured = self.exchange(exchanges).map_err(LinkError::Measure)?;
+        let exchange = || self.exchange(exchanges, stop).map_err(LinkError::Measure);
+        let mut measured = exchange()?;
         for _ in 0..MEASUREMENT_REPEATS {
             if self.objection(&measured).is_none() && self.reservation(&measured).is_none() {
                 break;
             }
-            measured = self.exchange(exchanges).map_err(LinkError::Measure)?;
+            measured = exchange()?;
         }
         match self.objection(&measured) {
             None => Ok(Some(measured)),
@@ -302,14 +310,16 @@ impl Link {
         }
     }
 
-    fn exchange(&self, exchanges: usize) -> io::Result<IdleExchange> {
+    fn exchange(&self, exchanges: usize, stop: &AtomicBool) -> io::Result<IdleExchange> {
         let IpAddr::V4(server) = self.server_address() else {
             return Err(io::Error::other("the ends of a link have IPv4 addresses"));
         };
         let (listener, address) = self.in_server(|| idle::listen(server))??;
         std::thread::scope(|scope| {
-            let answering = scope.spawn(|| idle::answer(&listener));
-            let measured = self.in_client(|| idle::measure(address, exchanges.max(1)));
+            let patience = idle::patience(self.spec.delay + self.spec.jitter);
+            let answering = scope.spawn(move || idle::answer(&listener, patience));
+            let exchanges = idle::exchanges(exchanges, self.spec.delay);
+            let measured = self.in_client(|| idle::measure(address, exchanges, patience, stop));
             if !matches!(measured, Ok(Ok(_))) {
                 // Nobody may have connected: end the wait of the answering thread.
                 let _ = self.in_server(|| std::net::TcpStream::connect(address));
@@ -449,12 +459,21 @@ fn check(spec: &LinkSpec) -> Result<(), LinkError> {
     if spec.delay > DELAY_MAX || spec.jitter > DELAY_MAX {
         return Err(LinkError::BadSpec("delay and jitter must be at most 60 s"));
     }
+    if !(QUEUE_BYTES_MIN..=QUEUE_BYTES_MAX).contains(&spec.queue_bytes) {
+        return Err(LinkError::BadSpec(
+            "the queue must hold from 2 KiB, which is a packet, to 4 GiB",
+        ));
+    }
     Ok(())
 }
 
 const STAND_IN_ONLY_DELAYS: &str = "jitter, loss and rate need a link of our own, with the \
                                     built-in server and root; a stand-in only delays";
 const DELAY_MAX: Duration = Duration::from_secs(60);
+/// A packet of the usual size passes.
+const QUEUE_BYTES_MIN: usize = 2 << 10;
+/// What is reserved of the address space, and used up only by what is held.
+const QUEUE_BYTES_MAX: usize = 4 << 30;
 
 fn netem_path(spec: &LinkSpec, notes: &mut Vec<String>) -> io::Result<Path> {
     let (client, client_notes) = Namespace::create(|| prepare(spec))?;

@@ -1,6 +1,7 @@
 //! Priority of a thread, its context switches, CPU clocks of threads and processes.
 #![allow(unsafe_code, reason = "none of the calls has a safe wrapper in rustix")]
 
+use std::io;
 use std::time::Duration;
 
 /// Gives the calling thread the lowest real-time priority, so that ordinary threads cannot make
@@ -12,12 +13,14 @@ pub(crate) fn prefer_real_time() -> bool {
     unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
 }
 
-/// Gives the calling thread the idle priority: everything else goes before it. Says whether the
-/// kernel allowed it.
-pub(crate) fn prefer_idle() -> bool {
+/// Gives the calling thread the idle priority: everything else goes before it.
+pub(crate) fn prefer_idle() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: the pointer is to a live sched_param, and 0 names the calling thread.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) == 0 }
+    match unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// How often something else ran instead of the calling thread.

@@ -8,6 +8,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use moonwire_lab::{ChildProcess, ChildSpec, Link, LinkError, LinkKind, LinkSpec};
@@ -48,7 +49,7 @@ fn the_delay_is_never_less_than_asked_and_hardly_more() {
     };
     let mark = link.mark();
     let idle = link
-        .measure_idle(20)
+        .measure_idle(20, &AtomicBool::new(false))
         .unwrap()
         .expect("a TUN link can be measured");
     println!("{idle:?}");
@@ -200,7 +201,7 @@ fn a_link_without_delay_is_plain_loopback() {
     assert!(link.server_address().is_loopback());
     assert!(link.stats_since(&link.mark()).is_none());
     let idle = link
-        .measure_idle(20)
+        .measure_idle(20, &AtomicBool::new(false))
         .unwrap()
         .expect("loopback can be measured");
     assert_eq!(idle.exchanges, 20);
@@ -216,7 +217,11 @@ fn a_stand_in_is_named_and_leaves_the_delay_to_the_generator() {
     })
     .unwrap();
     assert_eq!(link.stand_in_delay(), Some(DELAY));
-    assert!(link.measure_idle(1).unwrap().is_none());
+    assert!(
+        link.measure_idle(1, &AtomicBool::new(false))
+            .unwrap()
+            .is_none()
+    );
     assert!(link.kind().to_string().starts_with("stand-in"));
 }
 

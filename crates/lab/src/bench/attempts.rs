@@ -31,12 +31,18 @@ impl Attempts {
     ) -> Result<Cell, BenchError> {
         let mut cells = Vec::new();
         loop {
-            let place = place.attempt(cells.len());
+            let place = Place {
+                attempt: cells.len(),
+                ..place.clone()
+            };
             let cell = cell::run(site, plan, &place, stop, observer)?;
-            let again = is_disturbed(&cell)
-                && cells.len() < REPEATS_PER_CELL
-                && self.left > 0
-                && !stop.load(Ordering::Relaxed);
+            let stopped = stop.load(Ordering::Relaxed);
+            if stopped && !cells.is_empty() {
+                // A fragment says less than what it would replace.
+                return Ok(best(cells));
+            }
+            let again =
+                !stopped && is_disturbed(&cell) && cells.len() < REPEATS_PER_CELL && self.left > 0;
             cells.push(cell);
             if !again {
                 return Ok(best(cells));
@@ -50,41 +56,34 @@ impl Attempts {
     }
 }
 
-/// Whether a cell may owe its verdict to the host. What speaks of the server, losses above all, is
-/// never measured away.
+/// Whether a cell may owe its verdict to the host.
 fn is_disturbed(cell: &Cell) -> bool {
-    let messages = &cell.messages;
-    let taken = cell.generator.cpu_taken.unwrap_or(0.0);
-    taken > TAKEN_MAX
+    cell.generator
+        .cpu_taken
+        .is_some_and(|taken| taken > TAKEN_MAX)
         && cell.assessment.verdict() != Verdict::Valid
-        && cell.ended_early.is_none()
-        && cell.errors.is_empty()
-        && messages.lost + messages.duplicate + messages.corrupt + messages.reordered == 0
+        && !is_faulty(cell)
 }
 
-/// The attempt with the best verdict, among equals the least disturbed one.
-fn best(cells: Vec<Cell>) -> Cell {
-    let taken = |cell: &Cell| cell.generator.cpu_taken.unwrap_or(0.0);
-    let rank = |cell: &Cell| match cell.assessment.verdict() {
-        Verdict::Valid => 0,
-        Verdict::Suspect => 1,
-        Verdict::Invalid => 2,
+/// Whether something speaks of the server: that is never measured away.
+fn is_faulty(cell: &Cell) -> bool {
+    let messages = &cell.messages;
+    cell.ended_early.is_some()
+        || !cell.errors.is_empty()
+        || messages.lost + messages.duplicate + messages.corrupt + messages.reordered > 0
+}
+
+/// The last attempt if it found a fault, which ends the attempts; else the one with the best
+/// verdict, among equals the least disturbed one.
+fn best(mut cells: Vec<Cell>) -> Cell {
+    let described: Vec<String> = cells.iter().map(described).collect();
+    let index = match cells.iter().position(is_faulty) {
+        Some(faulty) => faulty,
+        None => (0..cells.len())
+            .min_by(|&one, &other| rank(&cells[one]).total_cmp(&rank(&cells[other])))
+            .expect("the loop measures at least once"),
     };
-    let described: Vec<String> = cells
-        .iter()
-        .map(|cell| {
-            let share = taken(cell) * 100.0;
-            format!("{} at {share:.1} %", cell.assessment.verdict())
-        })
-        .collect();
-    let chosen = cells
-        .into_iter()
-        .enumerate()
-        .min_by(|(_, one), (_, other)| {
-            let order = rank(one).cmp(&rank(other));
-            order.then(taken(one).total_cmp(&taken(other)))
-        });
-    let (index, mut cell) = chosen.expect("the loop measures at least once");
+    let mut cell = cells.swap_remove(index);
     if described.len() > 1 {
         let remark = format!(
             "measured {} times because the host took idle processors away more than {} % of the \
@@ -97,6 +96,25 @@ fn best(cells: Vec<Cell>) -> Cell {
         cell.assessment.add(Verdict::Valid, remark);
     }
     cell
+}
+
+/// Smaller is better: the verdict, then the share that the host took.
+fn rank(cell: &Cell) -> f64 {
+    let verdict = match cell.assessment.verdict() {
+        Verdict::Valid => 0.0,
+        Verdict::Suspect => 2.0,
+        Verdict::Invalid => 4.0,
+    };
+    // Without any idle time the machine was as busy as can be.
+    verdict + cell.generator.cpu_taken.unwrap_or(1.0)
+}
+
+fn described(cell: &Cell) -> String {
+    let verdict = cell.assessment.verdict();
+    match cell.generator.cpu_taken {
+        Some(taken) => format!("{verdict} at {:.1} %", taken * 100.0),
+        None => format!("{verdict} without idle time"),
+    }
 }
 
 /// One message in a hundred falls into what the host took: it can make a p99.
@@ -130,6 +148,22 @@ mod tests {
         let mut lossy = cell(Verdict::Suspect, 0.02);
         lossy.messages.lost = 1;
         assert!(!is_disturbed(&lossy));
+    }
+
+    #[test]
+    fn a_fault_found_by_a_repeat_is_not_measured_away() {
+        let mut lossy = cell(Verdict::Suspect, 0.09);
+        lossy.messages.lost = 300;
+        let kept = best(vec![cell(Verdict::Suspect, 0.02), lossy]);
+        assert_eq!(kept.messages.lost, 300);
+    }
+
+    #[test]
+    fn an_attempt_without_idle_time_is_the_least_wanted_of_its_verdict() {
+        let mut busy = cell(Verdict::Suspect, 0.0);
+        busy.generator.cpu_taken = None;
+        let kept = best(vec![busy, cell(Verdict::Suspect, 0.3)]);
+        assert_eq!(kept.generator.cpu_taken, Some(0.3));
     }
 
     #[test]

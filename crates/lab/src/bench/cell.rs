@@ -38,12 +38,12 @@ pub(super) fn run(
     stop: &Arc<AtomicBool>,
     observer: &mut (dyn BenchObserver + Send),
 ) -> Result<Cell, BenchError> {
-    let check = LinkCheck::of(site)?;
+    let check = LinkCheck::of(site, place, stop)?;
     let server = match &site.spec.url {
         Some(_) => None,
-        None => match start_server(site, &place.files) {
+        None => match start_server(site, &place.files()) {
             Ok(server) => Some(server),
-            Err(BenchError::Server(error)) if place.index > 0 => {
+            Err(BenchError::Server(error)) if !place.is_first() => {
                 return Ok(invalid_cell(plan, error.to_string()));
             }
             Err(error) => return Err(error),
@@ -71,7 +71,7 @@ pub(super) fn run(
     let seen = watched.load(&scenario, observer)?;
     let mut cell = match seen.outcome {
         // The machine may be too small for one cell and not for another; a URL is right or wrong.
-        Err(error) if site.spec.url.is_some() && place.index == 0 && is_final(&error) => {
+        Err(error) if site.spec.url.is_some() && place.is_first() && is_final(&error) => {
             return Err(BenchError::Load(error));
         }
         outcome => cell_of(outcome, plan),
@@ -96,11 +96,22 @@ struct LinkCheck {
 
 impl LinkCheck {
     /// Measures empty exchanges over a link of ours; one to a URL is not ours to measure.
-    fn of(site: &Site<'_>) -> Result<Self, BenchError> {
+    fn of(site: &Site<'_>, place: &Place, stop: &AtomicBool) -> Result<Self, BenchError> {
         let (idle, objection) = match site.spec.url {
             Some(_) => (None, None),
-            None => match site.link.measure_idle(IDLE_EXCHANGES) {
+            None => match site.link.measure_idle(IDLE_EXCHANGES, stop) {
                 Ok(idle) => (idle, None),
+                // A link that loses much can lose this; one that works can be told to stop.
+                Err(LinkError::Measure(error))
+                    if site.spec.link_loss > 0.0
+                        || !place.is_first()
+                        || error.kind() == std::io::ErrorKind::Interrupted =>
+                {
+                    (
+                        None,
+                        Some(format!("the link could not be measured: {error}")),
+                    )
+                }
                 Err(LinkError::NotAsAsked { measured, reason }) => (
                     Some(*measured),
                     Some(format!("the link is not as asked: {reason}")),
@@ -124,10 +135,10 @@ impl LinkCheck {
             cell.assessment.add(Verdict::Invalid, objection);
         }
         if let Some(stats) = stats {
-            site.folder.write_json(&place.files, "link.json", stats)?;
+            site.folder.write_json(&place.files(), "link.json", stats)?;
         }
         if let Some(idle) = &self.idle {
-            site.folder.write_json(&place.files, "idle.json", idle)?;
+            site.folder.write_json(&place.files(), "idle.json", idle)?;
         }
         Ok(())
     }
@@ -225,7 +236,7 @@ impl Watched<'_> {
             let exit = self.process.and_then(ChildProcess::exit);
             if exit.is_some() {
                 // Without connections the generator ends by itself, and says so.
-                let _ = over.recv_timeout(DEATH_GRACE);
+                let _ = over.recv_timeout(DEATH_GRACE + 4 * self.site.spec.link_delay);
             }
             if exit.is_some() || self.stop.load(Ordering::Relaxed) {
                 end_load.store(true, Ordering::Relaxed);
@@ -256,7 +267,7 @@ fn placement(site: &Site<'_>, place: &Place) -> Placement {
         raw_csv: site
             .spec
             .csv
-            .then(|| site.folder.cell_file(&place.files, "csv")),
+            .then(|| site.folder.cell_file(&place.files(), "csv")),
     }
 }
 
@@ -354,7 +365,11 @@ fn finish_server(
     let died = server.process.wait_until(Instant::now() + patience);
     // Before it ends: a process that has ended has no memory to look at.
     let series: Series = server.sampler.stop();
-    server.process.stop(STOP_GRACE);
+    let exit = server.process.stop(STOP_GRACE);
+    if died.is_none() && exit.code != Some(0) {
+        let reason = format!("the server did not end well when it was asked to: {exit}");
+        cell.assessment.add(Verdict::Suspect, reason);
+    }
     let said = server.process.output_tail();
     let died = died.map(|exit| {
         let last = said
@@ -374,10 +389,10 @@ fn finish_server(
         cell.generator.cores = core_list(&site.cores.generator);
     }
     site.folder
-        .write_text(&place.files, "server.log", &(said.join("\n") + "\n"))?;
+        .write_text(&place.files(), "server.log", &(said.join("\n") + "\n"))?;
     let origin = watch.phases.origin(watch.ended);
     site.folder
-        .write_json(&place.files, "server.json", &series.timed(origin))?;
+        .write_json(&place.files(), "server.json", &series.timed(origin))?;
     Ok(())
 }
 

@@ -1,7 +1,9 @@
 //! The round trip of an empty exchange over the link, measured before a run is believed.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -59,10 +61,10 @@ pub(crate) fn listen(address: Ipv4Addr) -> io::Result<(TcpListener, SocketAddr)>
 }
 
 /// Serves one client of `measure`.
-pub(crate) fn answer(listener: &TcpListener) -> io::Result<()> {
+pub(crate) fn answer(listener: &TcpListener, patience: Duration) -> io::Result<()> {
     let (mut stream, _) = listener.accept()?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(patience))?;
     let mut number = [0_u8; 8];
     while stream.read_exact(&mut number).is_ok() {
         stream.write_all(&now_ns().to_ne_bytes())?;
@@ -71,16 +73,24 @@ pub(crate) fn answer(listener: &TcpListener) -> io::Result<()> {
 }
 
 /// The client's half. The first exchange pays for the connection and is not counted.
-pub(crate) fn measure(server: SocketAddr, exchanges: usize) -> io::Result<IdleExchange> {
-    let mut stream = TcpStream::connect_timeout(&server, PATIENCE)?;
+pub(crate) fn measure(
+    server: SocketAddr,
+    exchanges: usize,
+    patience: Duration,
+    stop: &AtomicBool,
+) -> io::Result<IdleExchange> {
+    let mut stream = TcpStream::connect_timeout(&server, patience)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(patience))?;
     let (mut round_trip, mut up, mut down) = (Vec::new(), Vec::new(), Vec::new());
     for exchange in 0..=exchanges {
+        if stop.load(Relaxed) {
+            return Err(io::Error::new(ErrorKind::Interrupted, "interrupted"));
+        }
         let sent_ns = now_ns();
         stream.write_all(&sent_ns.to_ne_bytes())?;
         let mut answer = [0_u8; 8];
-        stream.read_exact(&mut answer)?;
+        stream.read_exact(&mut answer).map_err(spoken)?;
         let received_ns = now_ns();
         let arrived_ns = u64::from_ne_bytes(answer);
         if exchange > 0 {
@@ -97,5 +107,36 @@ pub(crate) fn measure(server: SocketAddr, exchanges: usize) -> io::Result<IdleEx
     })
 }
 
-/// A link that answers later than this is not usable for a benchmark anyway.
+/// As many of the `wanted` exchanges as take a bounded time over a long link, but a few.
+pub(crate) fn exchanges(wanted: usize, delay: Duration) -> usize {
+    let round_trip = 2.0 * delay.as_secs_f64();
+    let affordable = if round_trip > 0.0 {
+        (MEASUREMENT_S / round_trip) as usize
+    } else {
+        wanted
+    };
+    wanted.clamp(1, affordable.max(EXCHANGES_MIN))
+}
+
+/// How long an answer is awaited over a link of this delay.
+pub(crate) fn patience(delay: Duration) -> Duration {
+    PATIENCE + 4 * delay
+}
+
+/// The kernel's word for a read that timed out says little to a reader.
+fn spoken(error: io::Error) -> io::Error {
+    let kind = error.kind();
+    if kind == ErrorKind::WouldBlock {
+        io::Error::new(ErrorKind::TimedOut, "no answer in time")
+    } else if kind == ErrorKind::UnexpectedEof {
+        io::Error::new(ErrorKind::TimedOut, "the connection broke")
+    } else {
+        error
+    }
+}
+
+/// A link that answers this much later than it should is not usable for a benchmark anyway.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// What one measurement may take on a link without faults, in seconds.
+const MEASUREMENT_S: f64 = 10.0;
+const EXCHANGES_MIN: usize = 3;

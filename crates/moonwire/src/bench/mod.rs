@@ -38,7 +38,10 @@ pub(crate) fn run(args: BenchArgs) -> Result<Exit> {
                 color: output::colour(),
             },
         ));
-        output::answer(&format!("\nreport: {}", outcome.page.display()));
+        match &outcome.page {
+            Some(page) => output::answer(&format!("\nreport: {}", page.display())),
+            None => output::answer("no cell was measured"),
+        }
     }
     Ok(exit_of(&outcome))
 }
