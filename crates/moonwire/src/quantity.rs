@@ -7,10 +7,12 @@ use std::time::Duration;
 
 /// A whole number: digits, `_` between them, and an optional `k`, `m` or `g` (powers of 1000).
 pub(crate) fn count(text: &str) -> Result<u64, String> {
-    let value = scaled(text, COUNT_UNITS).ok_or_else(|| {
+    let value = Decimal::parse(text, COUNT_UNITS).ok_or_else(|| {
         format!("'{text}' is not a count; write a whole number such as 1000, 10k or 1m")
     })?;
-    whole(value).ok_or_else(|| format!("'{text}' is not a whole number of at least 0"))
+    value
+        .whole()
+        .ok_or_else(|| format!("'{text}' is not a whole number of at least 0"))
 }
 
 /// A whole number of at least one.
@@ -23,7 +25,7 @@ pub(crate) fn positive(text: &str) -> Result<u64, String> {
 
 /// A rate in events per second, fractions allowed, above zero.
 pub(crate) fn rate(text: &str) -> Result<f64, String> {
-    match scaled(text, COUNT_UNITS) {
+    match Decimal::parse(text, COUNT_UNITS).map(|value| value.approximate()) {
         Some(value) if value > 0.0 => Ok(value),
         Some(_) => Err(format!(
             "'{text}' is not above 0; a rate is in events per second"
@@ -36,25 +38,28 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
 
 /// A duration with its unit: `250us`, `20ms`, `1.5s`, `5m`, `1h`; a bare number means seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let seconds = scaled(text, DURATION_UNITS).ok_or_else(|| {
+    let time_ns = Decimal::parse(text, DURATION_UNITS).ok_or_else(|| {
         format!("'{text}' is not a duration; write it with a unit such as 100ms, 10s or 1h")
     })?;
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|_| format!("'{text}' is not a duration from 0 up; write 100ms, 10s or 1h"))
+    let time_ns = time_ns.rounded();
+    time_ns
+        .map(Duration::from_nanos)
+        .ok_or_else(|| format!("'{text}' is not a duration from 0 up; write 100ms, 10s or 1h"))
 }
 
-/// Milliseconds as in the seed's `--wait`: a bare number means milliseconds.
+/// As `duration`, but a bare number, whole or not, means milliseconds.
 pub(crate) fn duration_ms(text: &str) -> Result<Duration, String> {
-    match text.parse::<u32>() {
-        Ok(value) => Ok(Duration::from_millis(u64::from(value))),
-        Err(_) => duration(text),
+    let text = text.trim();
+    if text.ends_with(|c: char| c.is_ascii_digit() || c == '.') {
+        return duration(&format!("{text}ms"));
     }
+    duration(text)
 }
 
 /// Bytes: `512`, `16KiB`, `1MiB`, `64kB`.
 pub(crate) fn size(text: &str) -> Result<usize, String> {
-    scaled(text, SIZE_UNITS)
-        .and_then(whole)
+    Decimal::parse(text, SIZE_UNITS)
+        .and_then(|value| value.whole())
         .and_then(|value| usize::try_from(value).ok())
         .ok_or_else(|| format!("'{text}' is not a size; write bytes such as 512, 16KiB or 1MiB"))
 }
@@ -82,52 +87,85 @@ pub(crate) fn pair(text: &str, separator: char) -> Result<(String, String), Stri
     }
 }
 
-fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
-    let text = text.trim();
-    let split = text
-        .find(|c: char| c.is_ascii_alphabetic())
-        .unwrap_or(text.len());
-    let (digits, unit) = text.split_at(split);
-    let digits = digits.trim();
-    if !digits.starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == '-') {
-        return None;
+/// A number as it was typed, times its unit: exact, where binary fractions would not be.
+struct Decimal {
+    is_negative: bool,
+    numerator: u128,
+    /// A power of ten.
+    denominator: u128,
+}
+
+impl Decimal {
+    fn parse(text: &str, units: &[(&str, u64)]) -> Option<Self> {
+        let text = text.trim();
+        let split = text
+            .find(|c: char| c.is_ascii_alphabetic())
+            .unwrap_or(text.len());
+        let (digits, unit) = text.split_at(split);
+        let (_, factor) = units
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(unit))?;
+        let digits = digits.trim();
+        let (is_negative, digits) = match digits.strip_prefix('-') {
+            Some(digits) => (true, digits),
+            None => (false, digits),
+        };
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        let fraction = fraction.replace('_', "");
+        let number = format!("{}{fraction}", whole.replace('_', ""));
+        if !number.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        Some(Self {
+            is_negative,
+            numerator: number.parse::<u128>().ok()?.checked_mul((*factor).into())?,
+            denominator: 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?,
+        })
     }
-    let number: f64 = digits.replace('_', "").parse().ok()?;
-    let factor = units
-        .iter()
-        .find(|(name, _)| name.eq_ignore_ascii_case(unit))
-        .map(|(_, factor)| *factor)?;
-    Some(number * factor)
+
+    /// The value when it is an integer that JSON readers hold exactly, so up to 2^53.
+    fn whole(&self) -> Option<u64> {
+        let is_whole = self.numerator.is_multiple_of(self.denominator);
+        let value = self.rounded().filter(|value| *value <= 1 << 53);
+        value.filter(|_| is_whole)
+    }
+
+    /// The nearest integer; none below zero.
+    fn rounded(&self) -> Option<u64> {
+        let value = self.numerator.checked_add(self.denominator / 2)? / self.denominator;
+        let is_below_zero = self.is_negative && self.numerator > 0;
+        u64::try_from(value).ok().filter(|_| !is_below_zero)
+    }
+
+    fn approximate(&self) -> f64 {
+        let value = self.numerator as f64 / self.denominator as f64;
+        if self.is_negative { -value } else { value }
+    }
 }
 
-/// The value as an integer when it is one; f64 holds integers exactly up to 2^53.
-fn whole(value: f64) -> Option<u64> {
-    (value >= 0.0 && value.fract() == 0.0 && value <= 9_007_199_254_740_992.0)
-        .then_some(value as u64)
-}
-
-const COUNT_UNITS: &[(&str, f64)] = &[("", 1.0), ("k", 1e3), ("m", 1e6), ("g", 1e9)];
-const DURATION_UNITS: &[(&str, f64)] = &[
-    ("", 1.0),
-    ("ns", 1e-9),
-    ("us", 1e-6),
-    ("ms", 1e-3),
-    ("s", 1.0),
-    ("m", 60.0),
-    ("h", 3600.0),
+const COUNT_UNITS: &[(&str, u64)] = &[("", 1), ("k", 1000), ("m", 1_000_000), ("g", 1_000_000_000)];
+/// In nanoseconds.
+const DURATION_UNITS: &[(&str, u64)] = &[
+    ("", 1_000_000_000),
+    ("ns", 1),
+    ("us", 1000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
 ];
-const SIZE_UNITS: &[(&str, f64)] = &[
-    ("", 1.0),
-    ("b", 1.0),
-    ("k", 1024.0),
-    ("kb", 1e3),
-    ("kib", 1024.0),
-    ("m", 1_048_576.0),
-    ("mb", 1e6),
-    ("mib", 1_048_576.0),
-    ("g", 1_073_741_824.0),
-    ("gb", 1e9),
-    ("gib", 1_073_741_824.0),
+const SIZE_UNITS: &[(&str, u64)] = &[
+    ("", 1),
+    ("b", 1),
+    ("k", 1 << 10),
+    ("kb", 1000),
+    ("kib", 1 << 10),
+    ("m", 1 << 20),
+    ("mb", 1_000_000),
+    ("mib", 1 << 20),
+    ("g", 1 << 30),
+    ("gb", 1_000_000_000),
+    ("gib", 1 << 30),
 ];
 
 #[cfg(test)]
@@ -139,6 +177,11 @@ mod tests {
         assert_eq!(count("10k"), Ok(10_000));
         assert_eq!(count("1.5m"), Ok(1_500_000));
         assert_eq!(count("1_000"), Ok(1000));
+        assert_eq!(count("1.005k"), Ok(1005));
+        assert_eq!(count("4.35m"), Ok(4_350_000));
+        assert!(count("1.0005k").is_err());
+        assert!(count("9007199254740993").is_err());
+        assert!(count(&"9".repeat(60)).is_err());
         assert!(count("-1").is_err());
         assert!(count("1.5").is_err());
         assert!(count("ten").is_err());
@@ -150,7 +193,17 @@ mod tests {
         assert_eq!(duration("100ms"), Ok(Duration::from_millis(100)));
         assert_eq!(duration("1h"), Ok(Duration::from_secs(3600)));
         assert_eq!(duration("5"), Ok(Duration::from_secs(5)));
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("0.1us"), Ok(Duration::from_nanos(100)));
         assert_eq!(duration_ms("1000"), Ok(Duration::from_secs(1)));
+        assert_eq!(duration_ms("2.5"), Ok(Duration::from_micros(2500)));
+        assert_eq!(duration_ms(" .5 "), Ok(Duration::from_micros(500)));
+        assert_eq!(
+            duration_ms("4294967296"),
+            Ok(Duration::from_millis(1 << 32))
+        );
+        assert_eq!(duration_ms("1.5s"), Ok(Duration::from_millis(1500)));
+        assert!(duration_ms("-1").is_err());
         assert!(duration("-5s").is_err());
         assert!(duration("5 parsecs").is_err());
         assert!(duration("inf").is_err());
