@@ -1,6 +1,7 @@
 //! Where a bench writes: the Run file, the report, and per cell what the server said and used.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -14,21 +15,62 @@ use crate::environment::rfc3339;
 #[derive(Debug)]
 pub(super) struct ResultFolder {
     path: PathBuf,
+    /// What was made for it, the innermost last; what is empty in the end is taken away again.
+    made: Vec<PathBuf>,
 }
 
 impl ResultFolder {
     /// Makes the folder before anything is measured, so that a wrong path costs nothing.
     pub(super) fn create(spec: &BenchSpec) -> Result<Self, BenchError> {
-        let path = spec.out.clone().unwrap_or_else(|| {
-            // `:` is not for file names everywhere.
-            let time = rfc3339(SystemTime::now()).replace([':', '-'], "");
-            PathBuf::from("results").join(format!("{time}-{}", spec.name))
-        });
-        let unwritable = |path: &Path, error| {
-            BenchError::Output(format!("{} cannot be written: {error}", path.display()))
+        let mut folder = Self {
+            path: PathBuf::new(),
+            made: Vec::new(),
         };
-        fs::create_dir_all(path.join(CELLS)).map_err(|error| unwritable(&path, error))?;
-        Ok(Self { path })
+        match &spec.out {
+            Some(out) => {
+                folder.path.clone_from(out);
+                folder.make(out)?;
+            }
+            None => {
+                // `:` is not for file names everywhere.
+                let time = rfc3339(SystemTime::now()).replace([':', '-'], "");
+                folder.make_new(Path::new("results"), &format!("{time}-{}", spec.name))?;
+            }
+        }
+        folder.make(&folder.path.join(CELLS))?;
+        Ok(folder)
+    }
+
+    /// Makes a folder that nobody has: a bench that started in the same second has its own.
+    fn make_new(&mut self, parent: &Path, name: &str) -> Result<(), BenchError> {
+        self.make(parent)?;
+        for number in 1..=SAME_SECOND_MAX {
+            self.path = match number {
+                1 => parent.join(name),
+                _ => parent.join(format!("{name}-{number}")),
+            };
+            match fs::create_dir(&self.path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(unwritable(&self.path, &error)),
+                Ok(()) => {
+                    self.made.push(self.path.clone());
+                    return Ok(());
+                }
+            }
+        }
+        let error = io::ErrorKind::AlreadyExists.into();
+        Err(unwritable(&self.path, &error))
+    }
+
+    /// Makes a folder and those it is in, as far as they are not there.
+    fn make(&mut self, path: &Path) -> Result<(), BenchError> {
+        let missing = path.ancestors().take_while(|path| !path.exists());
+        let mut missing: Vec<_> = missing.map(Path::to_owned).collect();
+        // The current folder, which a relative path ends in, is there under another name.
+        missing.retain(|path| path != Path::new(""));
+        let made = fs::create_dir_all(path).map_err(|error| unwritable(path, &error));
+        self.made.extend(missing.into_iter().rev());
+        made
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -59,9 +101,7 @@ impl ResultFolder {
         text: &str,
     ) -> Result<PathBuf, BenchError> {
         let path = self.cell_file(key, what);
-        fs::write(&path, text).map_err(|error| {
-            BenchError::Output(format!("{} cannot be written: {error}", path.display()))
-        })?;
+        fs::write(&path, text).map_err(|error| unwritable(&path, &error))?;
         Ok(path)
     }
 
@@ -79,4 +119,59 @@ impl ResultFolder {
     }
 }
 
+/// A bench that failed before it measured anything leaves no empty folder.
+impl Drop for ResultFolder {
+    fn drop(&mut self) {
+        for folder in self.made.iter().rev() {
+            // Only what is empty can be removed; it is not missed where that fails.
+            let _ = fs::remove_dir(folder);
+        }
+    }
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> BenchError {
+    BenchError::Output(format!("{} cannot be written: {error}", path.display()))
+}
+
+/// Benches of one name that may start in one second; one more is refused.
+const SAME_SECOND_MAX: u32 = 100;
 const CELLS: &str = "cells";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder() -> ResultFolder {
+        ResultFolder {
+            path: PathBuf::new(),
+            made: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn benches_of_one_second_do_not_share_a_folder() {
+        let root = tempfile::tempdir().unwrap();
+        let results = root.path().join("results");
+        let (mut first, mut second) = (folder(), folder());
+        first.make_new(&results, "t-bench").unwrap();
+        second.make_new(&results, "t-bench").unwrap();
+        assert_eq!(first.path(), results.join("t-bench"));
+        assert_eq!(second.path(), results.join("t-bench-2"));
+    }
+
+    #[test]
+    fn only_folders_without_a_result_are_taken_away() {
+        let root = tempfile::tempdir().unwrap();
+        let results = root.path().join("results");
+        let mut kept = folder();
+        kept.make_new(&results, "kept").unwrap();
+        kept.make(&kept.path.join(CELLS)).unwrap();
+        kept.write_text("c1", "log", "said").unwrap();
+        let mut empty = folder();
+        empty.make_new(&results, "empty").unwrap();
+        empty.make(&empty.path.join(CELLS)).unwrap();
+        drop((kept, empty));
+        assert!(results.join("kept/cells/c1.log").is_file());
+        assert!(!results.join("empty").exists());
+    }
+}

@@ -86,7 +86,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
     /// Name of the results folder
-    #[arg(long, value_name = "NAME", default_value = "bench")]
+    #[arg(long, value_name = "NAME", default_value = "bench", value_parser = plain_name)]
     pub(crate) name: String,
     /// Write the Run file here too; `-` is stdout
     #[arg(long, value_name = "FILE")]
@@ -122,6 +122,16 @@ impl IdlePoll {
             Self::Off => Some(false),
         }
     }
+}
+
+/// The end of a folder's name, which must not lead anywhere else.
+fn plain_name(text: &str) -> Result<String, String> {
+    let is_plain = |c: char| !c.is_control() && !std::path::is_separator(c);
+    if text.is_empty() || !text.chars().all(is_plain) {
+        let sentence = "is not a plain name; a place for the results is given with --out";
+        return Err(format!("'{}' {sentence}", text.escape_debug()));
+    }
+    Ok(text.to_owned())
 }
 
 const EXAMPLES: &str = "Examples:
