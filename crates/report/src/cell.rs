@@ -103,7 +103,8 @@ pub struct Latencies {
     pub slot_wait: Histogram,
     /// Intended send time to the first reply.
     pub first_reply: Histogram,
-    /// The round trip as seed 001 defines it: actual send to each reply, one sample a reply.
+    /// The round trip as uwebsocket-benchmark defines it: actual send to each reply, one sample a
+    /// reply.
     pub round_trip_seed: Histogram,
     /// Sent to read by the server, by wall clocks.
     pub one_way: OneWay,

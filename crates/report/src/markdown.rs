@@ -1,4 +1,4 @@
-//! The Markdown report: tables like those of seed 001, one column per client count.
+//! The Markdown report: tables like those of uwebsocket-benchmark, one column per client count.
 
 use crate::format;
 use crate::groups::{Group, clients};

@@ -1,4 +1,4 @@
-//! The per-reply CSV of seed 001, in microseconds, streamed: nothing is kept in memory.
+//! The per-reply CSV of uwebsocket-benchmark, in microseconds, streamed: nothing is kept in memory.
 
 use std::io::{self, Write};
 

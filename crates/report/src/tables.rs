@@ -82,7 +82,8 @@ pub(crate) fn latencies(cell: &Cell) -> Vec<(&'static str, &Histogram)> {
     all
 }
 
-/// Latencies of a group in milliseconds, one column per client count, as seed 001 has them.
+/// Latencies of a group in milliseconds, one column per client count, as in the tables of
+/// uwebsocket-benchmark.
 pub(crate) fn client_table(group: &Group<'_>, pick: Pick) -> Table {
     let mut table = client_header(group);
     let found: Vec<Quantiles> = group
@@ -214,7 +215,7 @@ pub(crate) enum Pick {
     OneWay,
     /// Intended send time to the last reply.
     Response,
-    /// Actual send to each reply, as seed 001 counts it.
+    /// Actual send to each reply, as uwebsocket-benchmark counts it.
     RoundTripSeed,
 }
 
@@ -234,7 +235,7 @@ impl Pick {
         match self {
             Self::OneWay => "Server latency (one-way)",
             Self::Response => "Round trip latency",
-            Self::RoundTripSeed => "Round trip latency as seed 001 counts it",
+            Self::RoundTripSeed => "Round trip latency as uwebsocket-benchmark counts it",
         }
     }
 
@@ -243,7 +244,7 @@ impl Pick {
         match self {
             Self::OneWay => "Server latency (one-way)",
             Self::Response => "Round trip latency (response)",
-            Self::RoundTripSeed => "Round trip latency (seed 001)",
+            Self::RoundTripSeed => "Round trip latency (uwebsocket-benchmark)",
         }
     }
 
