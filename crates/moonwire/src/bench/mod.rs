@@ -12,7 +12,7 @@ use moonwire_report::{Style, Verdict, summary};
 pub(crate) use self::args::BenchArgs;
 use self::watch::Watch;
 use crate::exit::Exit;
-use crate::load::{seed_default, time_unit, write_json};
+use crate::load::{check_batches, seed_default, time_unit, write_json};
 use crate::output;
 use crate::signals;
 
@@ -57,6 +57,9 @@ fn exit_of(outcome: &BenchOutcome) -> Exit {
 }
 
 fn spec(args: &BenchArgs) -> Result<BenchSpec> {
+    for wait in &args.wait {
+        check_batches(args.batches, *wait)?;
+    }
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let link_delay = match args.link_delay {
         Some(delay) => delay,

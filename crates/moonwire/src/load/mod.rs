@@ -12,7 +12,7 @@ use moonwire_report::{Content, Run, Style, Verdict, render_all, summary, write_r
 
 use self::args::OutputArgs;
 pub(crate) use self::args::{LoadArgs, TimeUnit};
-pub(crate) use self::settings::{seed_default, time_unit};
+pub(crate) use self::settings::{check_batches, seed_default, time_unit};
 use crate::exit::Exit;
 use crate::output;
 use crate::progress::LoadProgress;

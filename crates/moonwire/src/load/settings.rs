@@ -125,6 +125,7 @@ fn pacing(args: &PacingArgs) -> Result<Pacing> {
     if let (Some(batch), Some(batches)) = (args.batch, args.batches) {
         let batch = small(batch, "--batch")?;
         let wait = args.wait.unwrap_or(WAIT_DEFAULT);
+        check_batches(batches, wait)?;
         return Ok(Pacing::Batches {
             batch,
             wait,
@@ -181,6 +182,14 @@ fn reconnect(text: &str) -> Result<Reconnect> {
         .map_err(|_| anyhow!("--reconnect '{text}' is neither 'never' nor a pause such as 500ms"))
 }
 
+/// Refuses batches that nobody can wait for, before times are added up that no clock has.
+pub(crate) fn check_batches(batches: u64, wait: Duration) -> Result<()> {
+    if u128::from(batches - 1) * wait.as_nanos() > BATCHES_TIME_MAX.as_nanos() {
+        bail!("{batches} batches, one every {wait:?}, take longer than the maximum of 30 days");
+    }
+    Ok(())
+}
+
 fn small(value: u64, flag: &str) -> Result<u32> {
     u32::try_from(value).with_context(|| format!("{flag} {value} is more than {}", u32::MAX))
 }
@@ -189,5 +198,7 @@ fn small(value: u64, flag: &str) -> Result<u32> {
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 /// Handshakes in flight when nothing says so: below the listen backlog of common servers.
 const CONNECT_CONCURRENCY_DEFAULT: u32 = 128;
-/// Seed 001's.
+/// How long the batches of one run or cell may take, as any other duration of a run.
+const BATCHES_TIME_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+/// uwebsocket-benchmark's.
 const WAIT_DEFAULT: Duration = Duration::from_secs(1);

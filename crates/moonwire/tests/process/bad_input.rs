@@ -33,6 +33,10 @@ fn urls_and_numbers_are_checked() {
         .names("many")
         .names("--clients");
     wrong("bench --batches=-1").names("-1").names("--batches");
+    wrong("bench --name a/../x").names("a/../x").names("--name");
+    wrong("bench --clients 1,2 --batches 9007199254740992 --wait 1h")
+        .names("9007199254740992")
+        .names("30 days");
     wrong("serve --listen 127.0.0.1").names("127.0.0.1");
 }
 
