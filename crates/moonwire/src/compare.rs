@@ -37,6 +37,6 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Exit> {
         comparison.text(Style {
             color: output::colour(),
         })
-    });
+    })?;
     Ok(Exit::Success)
 }

@@ -37,28 +37,20 @@ fn run(cli: Cli) -> Exit {
         Verb::Report(args) => report::run(&args),
         Verb::Compare(args) => compare::run(&args),
         Verb::Completions { shell } => {
-            clap_complete::generate(
-                shell,
-                &mut Cli::command(),
-                "moonwire",
-                &mut std::io::stdout(),
-            );
-            Ok(Exit::Success)
+            // Not straight to stdout: it panics where that is closed or full.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "moonwire", &mut script);
+            output::answer(&String::from_utf8_lossy(&script)).map(|()| Exit::Success)
         }
     };
-    outcome.unwrap_or_else(|error| {
-        output::complain(&format!("{error:#}"));
-        Exit::BadConfiguration
-    })
+    outcome.unwrap_or_else(|error| output::exit_after(Exit::BadConfiguration, [Err(error)]))
 }
 
 /// Help and version are answers; everything else clap says is bad configuration.
 fn refuse(error: &clap::Error) -> Exit {
-    if !error.use_stderr() {
-        // Nothing can be done about a closed stdout.
-        let _ = error.print();
-        return Exit::Success;
+    let printed = error.print();
+    if error.use_stderr() {
+        return Exit::BadConfiguration;
     }
-    let _ = error.print();
-    Exit::BadConfiguration
+    output::exit_after(Exit::Success, [output::arrived(printed)])
 }

@@ -1,30 +1,49 @@
 //! The two streams of the command line: answers on stdout, everything about the work on stderr.
 
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "this file is where the program speaks"
-)]
-
-use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use moonwire_report::check_run_place;
+
+use crate::exit::Exit;
 
 /// One sentence about what is wrong, on stderr.
 pub(crate) fn complain(sentence: &str) {
-    eprintln!("moonwire: {sentence}");
+    remark(&format!("moonwire: {sentence}"));
 }
 
-/// A remark about the work, on stderr.
+/// A remark about the work, on stderr. When that is closed or full, nobody is left to be told.
 pub(crate) fn remark(sentence: &str) {
-    eprintln!("{sentence}");
+    let _ = writeln!(io::stderr().lock(), "{sentence}");
 }
 
-/// An answer, on stdout. A closed pipe (`| head`) is the reader's way to say enough.
-pub(crate) fn answer(text: &str) {
-    let _ = writeln!(io::stdout().lock(), "{}", text.trim_end());
+/// An answer, on stdout.
+pub(crate) fn answer(text: &str) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    let written = writeln!(stdout, "{}", text.trim_end()).and_then(|()| stdout.flush());
+    arrived(written)
+}
+
+/// Whether what was written to stdout arrived. A closed pipe (`| head`) is the reader's way to say
+/// enough; anything else lost the answer.
+pub(crate) fn arrived(written: io::Result<()>) -> Result<()> {
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("stdout cannot be written")
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// The exit of a verb after several things that do not depend on each other: `exit` when all of
+/// them were done, else each failure is said.
+pub(crate) fn exit_after(exit: Exit, done: impl IntoIterator<Item = Result<()>>) -> Exit {
+    let complaints = done.into_iter().filter_map(Result::err);
+    complaints.fold(exit, |_, error| {
+        complain(&format!("{error:#}"));
+        Exit::BadConfiguration
+    })
 }
 
 /// Whether stdout may carry colours (<https://no-color.org>).
@@ -32,20 +51,11 @@ pub(crate) fn colour() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Whether a result can be written to `path` (`-` is stdout): asked before a run, because after it
-/// the answer would cost the run. An existing file is left as it is.
+/// Whether a Run file can be written to `path` (`-` is stdout): asked before a run, because after
+/// it the answer would cost the run.
 pub(crate) fn check_writable(path: &Path) -> Result<()> {
-    if path == Path::new("-") {
-        return Ok(());
-    }
-    let is_new = !path.exists();
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(path)
-        .with_context(|| format!("cannot write '{}'", path.display()))?;
-    if is_new {
-        std::fs::remove_file(path).with_context(|| format!("cannot write '{}'", path.display()))?;
+    if path != Path::new("-") {
+        check_run_place(path)?;
     }
     Ok(())
 }

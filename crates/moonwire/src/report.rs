@@ -42,12 +42,12 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Exit> {
             Style {
                 color: output::colour(),
             },
-        ));
+        ))?;
         if args.summary {
             continue;
         }
         let page = render_all(run, folder)?;
-        output::answer(&format!("\nreport: {}\n", page.display()));
+        output::answer(&format!("\nreport: {}\n", page.display()))?;
     }
     Ok(Exit::Success)
 }

@@ -1,6 +1,6 @@
 //! `moonwire serve`: the application server, from its configuration to its last counter.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread;
@@ -75,33 +75,35 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
     config.log_format = log_format.unwrap_or(config.log_format);
     if check {
         Server::check(&config)?;
-        output::answer(&format!("OK: {}", names(&config)));
+        output::answer(&format!("OK: {}", names(&config)))?;
         return Ok(Exit::Success);
     }
     log_to_stderr(&config)?;
     let server = Server::start(config)?;
     stop_on_signal(server.stopper())?;
-    announce(&server);
+    // A server that serves is worth more than the lines that say so.
+    if let Err(error) = announce(&server) {
+        output::complain(&format!("{error:#}"));
+    }
     output::remark(&server.wait()?);
     Ok(Exit::Success)
 }
 
 /// One line for each address, which scripts wait for, then the services.
-fn announce(server: &Server) {
+fn announce(server: &Server) -> Result<()> {
     let scheme = if server.is_tls() { "wss" } else { "ws" };
     let workers = server.workers();
     for address in server.addresses() {
         output::answer(&format!(
             "listening on {scheme}://{address} (workers {workers})"
-        ));
+        ))?;
     }
     for (name, target, instances) in server.services() {
         output::answer(&format!(
             "service {name} on {target} (instances {instances})"
-        ));
+        ))?;
     }
-    // Whoever waits for these lines reads a pipe, which is not flushed by itself.
-    let _ = std::io::stdout().flush();
+    Ok(())
 }
 
 fn names(config: &Config) -> String {

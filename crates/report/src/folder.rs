@@ -1,7 +1,8 @@
 //! The one module that touches the file system: reads and writes Run files and reports.
 //! Everything it writes comes ready from the pure functions beside it.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::markdown::markdown;
@@ -22,13 +23,58 @@ pub fn read_run(path: &Path) -> Result<Run, RunError> {
     }
 }
 
-/// Writes a Run file; an older one of that name is replaced as a whole.
+/// Writes a Run file; an older one of that name is replaced as a whole. A link is followed, and
+/// what is no file (a device, a pipe) is written to and never replaced.
 pub fn write_run(run: &Run, path: &Path) -> Result<(), RunError> {
+    let json = run.to_json();
+    if !is_replaced(path) {
+        return write(path, json.as_bytes());
+    }
+    let partial = partial(path);
+    write(&partial, json.as_bytes())?;
+    fs::rename(&partial, path).map_err(|error| unwritable(path, &error))
+}
+
+/// Whether `write_run` will find a place at `path`, to be asked before a run. What is there is left
+/// as it is, and a pipe is not opened: that would wait for its reader, or end what it reads.
+pub fn check_run_place(path: &Path) -> Result<(), RunError> {
+    let check = || match fs::metadata(path) {
+        Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Ok(found) if found.is_file() => {
+            OpenOptions::new().append(true).open(path)?;
+            if is_replaced(path) {
+                probe(&partial(path))?;
+            }
+            Ok(())
+        }
+        Ok(_) => Ok(()),
+        Err(_) if is_replaced(path) => probe(&partial(path)),
+        // A link to a file that is yet to be made.
+        Err(_) => probe(path),
+    };
+    check().map_err(|error| unwritable(path, &error))
+}
+
+/// A link keeps its place as much as a device does, so only plain files are replaced.
+fn is_replaced(path: &Path) -> bool {
+    match fs::symlink_metadata(path) {
+        Ok(found) => found.is_file(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+/// Where a Run file is written before it takes the place of an older one.
+fn partial(path: &Path) -> PathBuf {
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");
-    let partial = PathBuf::from(partial);
-    write(&partial, run.to_json().as_bytes())?;
-    fs::rename(&partial, path).map_err(|error| unwritable(path, &error))
+    PathBuf::from(partial)
+}
+
+/// Makes a file and takes it away again.
+fn probe(path: &Path) -> io::Result<()> {
+    OpenOptions::new().append(true).create(true).open(path)?;
+    // Not the link that may lead to it.
+    fs::remove_file(fs::canonicalize(path)?)
 }
 
 /// Draws everything into `folder`, which is made if need be: `index.html`, `report.md`,
@@ -72,7 +118,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
     fs::write(path, bytes).map_err(|error| unwritable(path, &error))
 }
 
-fn unwritable(path: &Path, error: &std::io::Error) -> RunError {
+fn unwritable(path: &Path, error: &io::Error) -> RunError {
     let file = path.display().to_string();
     RunError {
         file,
@@ -85,6 +131,10 @@ const PNG_SCALE: f32 = 1.5;
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::os::unix::fs::{FileTypeExt, symlink};
+    use std::process::Command;
+
     use super::*;
     use crate::sample;
 
@@ -109,6 +159,61 @@ mod tests {
             2 * 5 * 2 * 5,
             "latencies x kinds x formats x (group and four cells)"
         );
+    }
+
+    #[test]
+    fn a_link_is_followed_and_stays_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, target) = (folder.path().join("link"), folder.path().join("target"));
+        symlink("target", &link).unwrap();
+        for _ in ["a target that is not there yet", "one that is"] {
+            write_run(&Run::default(), &link).unwrap();
+            assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+            assert_eq!(read_run(&target).unwrap(), Run::default());
+        }
+    }
+
+    #[test]
+    fn a_pipe_is_written_to_and_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
+        assert!(made.success());
+        // Open for both, so that neither side waits for the other; the run fits into a pipe.
+        let reader = OpenOptions::new().read(true).write(true).open(&fifo);
+        write_run(&Run::default(), &fifo).unwrap();
+        let kind = fs::symlink_metadata(&fifo).unwrap().file_type();
+        assert!(kind.is_fifo(), "{kind:?}");
+        let mut start = [0; 1];
+        reader.unwrap().read_exact(&mut start).unwrap();
+        assert_eq!(&start, b"{");
+    }
+
+    #[test]
+    fn a_place_is_checked_and_left_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("old"), "kept").unwrap();
+        symlink("old", at("link")).unwrap();
+        symlink("new", at("dangling")).unwrap();
+        assert!(
+            Command::new("mkfifo")
+                .arg(at("fifo"))
+                .status()
+                .unwrap()
+                .success()
+        );
+        for name in ["old", "link", "dangling", "fifo", "none"] {
+            check_run_place(&at(name)).unwrap_or_else(|error| panic!("{error}"));
+        }
+        assert_eq!(fs::read_to_string(at("link")).unwrap(), "kept");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4);
+        // The place of the partial file is taken by what cannot be written.
+        fs::create_dir(at("old.partial")).unwrap();
+        for wrong in [at("old"), at("old.partial"), at("no/where")] {
+            let error = check_run_place(&wrong).unwrap_err().to_string();
+            assert!(error.contains("cannot be written"), "{error}");
+        }
     }
 
     #[test]

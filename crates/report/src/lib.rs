@@ -37,7 +37,7 @@ pub use crate::cell::{Cell, Handshake, Latencies, OneWay, Parameters};
 pub use crate::compare::{Change, Comparison, compare};
 pub use crate::counts::{Bytes, Connects, Messages, Rate};
 pub use crate::environment::{Environment, Generator, Link, Server, Threshold};
-pub use crate::folder::{read_run, render_all, write_run};
+pub use crate::folder::{check_run_place, read_run, render_all, write_run};
 pub use crate::histogram::{Bucket, Histogram};
 pub use crate::interval::{Interval, IntervalLatency};
 pub use crate::markdown::markdown;

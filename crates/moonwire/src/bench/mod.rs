@@ -27,23 +27,22 @@ pub(crate) fn run(args: BenchArgs) -> Result<Exit> {
     let result = bench(&spec, &stop, &mut watch);
     watch.finish();
     let outcome = result?;
+    let json = args.json.as_ref();
+    let json = json.map_or(Ok(()), |path| write_json(&outcome.run, path));
     let json_on_stdout = args.json.as_deref() == Some(Path::new("-"));
-    if let Some(path) = &args.json {
-        write_json(&outcome.run, path)?;
-    }
+    let mut said = Ok(());
     if !args.quiet && !json_on_stdout {
-        output::answer(&summary(
-            &outcome.run,
-            Style {
-                color: output::colour(),
-            },
-        ));
-        match &outcome.page {
-            Some(page) => output::answer(&format!("\nreport: {}", page.display())),
-            None => output::answer("no cell was measured"),
-        }
+        let style = Style {
+            color: output::colour(),
+        };
+        let tables = summary(&outcome.run, style);
+        let end = match &outcome.page {
+            Some(page) => format!("report: {}", page.display()),
+            None => "no cell was measured".to_owned(),
+        };
+        said = output::answer(&format!("{}\n\n{end}", tables.trim_end()));
     }
-    Ok(exit_of(&outcome))
+    Ok(output::exit_after(exit_of(&outcome), [said, json]))
 }
 
 /// One cell that can be believed makes a bench worth its time.

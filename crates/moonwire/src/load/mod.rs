@@ -56,8 +56,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<Exit> {
         environment,
         content: Content::Load(Box::new(outcome.cell)),
     };
-    publish(&run, &args.output)?;
-    Ok(exit)
+    Ok(output::exit_after(exit, publish(&run, &args.output)))
 }
 
 /// The more serious answer wins: an interrupted run is no judgement on its thresholds, and an
@@ -87,34 +86,35 @@ fn prepare(args: &OutputArgs) -> Result<()> {
 }
 
 /// Prints and writes all that was asked for; one that cannot be written does not keep the others.
-fn publish(run: &Run, args: &OutputArgs) -> Result<()> {
+fn publish(run: &Run, args: &OutputArgs) -> [Result<()>; 3] {
     let json_on_stdout = args.json.as_deref() == Some(Path::new("-"));
+    let mut said = Ok(());
     if !args.quiet && !json_on_stdout {
         let style = Style {
             color: output::colour(),
         };
-        output::answer(&summary(run, style));
+        said = output::answer(&summary(run, style));
     }
-    let json = args
-        .json
-        .as_ref()
-        .map_or(Ok(()), |path| write_json(run, path));
-    if let Some(folder) = &args.out {
-        write_run(run, &folder.join(RUN_FILE))?;
-        let page = render_all(run, folder)?;
-        if !args.quiet {
-            output::remark(&format!("report: {}", page.display()));
-        }
+    let json = args.json.as_ref();
+    let json = json.map_or(Ok(()), |path| write_json(run, path));
+    let out = args.out.as_ref();
+    let report = out.map_or(Ok(()), |folder| write_report(run, folder, args.quiet));
+    [said, json, report]
+}
+
+fn write_report(run: &Run, folder: &Path, quiet: bool) -> Result<()> {
+    write_run(run, &folder.join(RUN_FILE))?;
+    let page = render_all(run, folder)?;
+    if !quiet {
+        output::remark(&format!("report: {}", page.display()));
     }
-    json
+    Ok(())
 }
 
 /// Writes the Run file to a path, or to stdout when it is `-`.
 pub(crate) fn write_json(run: &Run, path: &Path) -> Result<()> {
     if path == Path::new("-") {
-        output::answer(&run.to_json());
-        return Ok(());
+        return output::answer(&run.to_json());
     }
-    write_run(run, path)?;
-    Ok(())
+    Ok(write_run(run, path)?)
 }

@@ -7,5 +7,6 @@ mod harness;
 mod bad_input;
 mod ending;
 mod hostile;
+mod results;
 mod trust;
 mod tungstenite;

@@ -1,0 +1,122 @@
+//! Where results go: devices, pipes and links survive, and nothing is lost without a word.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileTypeExt, symlink};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::harness::{Running, Server, moonwire, run};
+
+const INVALID: i32 = 98;
+const BAD_CONFIGURATION: i32 = 104;
+
+#[test]
+fn a_fifo_gets_the_run_file_when_the_run_is_over() {
+    let server = Server::moonwire(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("fifo");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let load = Running::start(load(&server).arg("--json").arg(&fifo));
+    // Nobody reads yet, and the run takes place all the same.
+    server.await_messages();
+    let json: Value = serde_json::from_str(&fs::read_to_string(&fifo).unwrap()).unwrap();
+    assert_eq!(json["messages"]["sent"], 10, "{json}");
+    let outcome = load.finish();
+    // A busy machine makes the run INVALID, and the file is written all the same.
+    assert!(matches!(outcome.code, Some(0 | INVALID)), "{outcome:?}");
+    assert!(fs::symlink_metadata(&fifo).unwrap().file_type().is_fifo());
+}
+
+#[test]
+fn a_run_file_that_cannot_be_written_keeps_nothing_else_from_coming() {
+    let server = Server::moonwire(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let full = full(folder.path());
+    let out = folder.path().join("out");
+    let mut load = load(&server);
+    load.arg("--json").arg(&full).arg("--out").arg(&out);
+    let outcome = run(&mut load);
+    assert_eq!(outcome.code, Some(BAD_CONFIGURATION), "{outcome:?}");
+    assert!(outcome.stderr.contains("cannot be written"), "{outcome:?}");
+    assert!(outcome.stdout.contains("Summary"), "{outcome:?}");
+    assert!(out.join("index.html").is_file());
+    assert!(fs::symlink_metadata(&full).unwrap().is_symlink());
+}
+
+#[test]
+fn a_bench_whose_run_file_cannot_be_copied_prints_its_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let full = full(folder.path());
+    let mut bench = moonwire();
+    bench.args(["bench", "--clients", "1", "--batches", "1", "--wait", "10"]);
+    bench.args(["--link-delay", "0", "--idle-poll", "off", "--repeats", "0"]);
+    bench.arg("--json").arg(&full);
+    bench.arg("--out").arg(folder.path().join("out"));
+    let outcome = run(&mut bench);
+    assert_eq!(outcome.code, Some(BAD_CONFIGURATION), "{outcome:?}");
+    assert!(outcome.stderr.contains("cannot be written"), "{outcome:?}");
+    assert!(outcome.stdout.contains("report: "), "{outcome:?}");
+}
+
+#[test]
+fn a_full_stdout_is_said_and_not_a_success() {
+    let server = Server::moonwire(&[]);
+    let mut commands = vec![load(&server), moonwire(), moonwire()];
+    commands[0].args(["--quiet", "--json", "-"]);
+    commands[1].args(["completions", "bash"]);
+    commands[2].arg("--help");
+    for mut command in commands {
+        let output = with_stdout(&mut command, File::create("/dev/full").unwrap());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(BAD_CONFIGURATION), "{said}");
+        assert!(said.contains("stdout cannot be written"), "{said}");
+        assert!(!said.contains("panicked"), "{said}");
+    }
+}
+
+#[test]
+fn a_closed_pipe_is_a_reader_that_has_enough() {
+    for line in ["completions bash", "--help", "serve --check"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = with_stdout(moonwire().args(line.split(' ')), writer);
+        assert_eq!(output.status.code(), Some(0), "{line}: {output:?}");
+        assert_eq!(output.stderr, b"", "{line}");
+    }
+}
+
+#[test]
+fn a_full_stderr_is_no_panic() {
+    let mut command = moonwire();
+    command.args(["report", "/nowhere/run.json"]);
+    command.stderr(File::create("/dev/full").unwrap());
+    assert_eq!(command.status().unwrap().code(), Some(BAD_CONFIGURATION));
+}
+
+/// A run of ten messages.
+fn load(server: &Server) -> Command {
+    let mut load = moonwire();
+    let url = format!("{}/echo", server.url);
+    load.args(["load", &url, "-c", "1", "-q", "20", "-n", "10"]);
+    load
+}
+
+/// A link to the device that is always full: what replaces files replaces the link, not the device.
+fn full(folder: &Path) -> std::path::PathBuf {
+    let link = folder.join("full");
+    symlink("/dev/full", &link).unwrap();
+    link
+}
+
+fn with_stdout(command: &mut Command, stdout: impl Into<Stdio>) -> Output {
+    command.stdout(stdout).stderr(Stdio::piped());
+    command.spawn().unwrap().wait_with_output().unwrap()
+}
