@@ -1,4 +1,5 @@
-//! The messages of seed 001: JSON that the server answers several times, with its own clock.
+//! The messages of uwebsocket-benchmark: JSON that the server answers several times, with its own
+//! clock.
 //!
 //! To the server: `client_id`, `msg_id`, `msg`, `created_at`. From it: `client_id`, `msg_id`,
 //! `msg`, `created_at` (its own), `client_ts` (ours) and `server_latency` (the difference).

@@ -181,7 +181,7 @@ pub enum Workload {
         /// Binary instead of text frames.
         binary: bool,
     },
-    /// The JSON of seed 001 in binary frames: the peer answers with its own clock.
+    /// The JSON of uwebsocket-benchmark in binary frames: the peer answers with its own clock.
     Amplify {
         /// Bytes of the whole JSON text.
         size: usize,
@@ -194,7 +194,7 @@ pub enum Workload {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeUnit {
-    /// Servers of seed 001 as they are: one-way latencies have a resolution of 1 ms.
+    /// Servers of uwebsocket-benchmark as they are: one-way latencies have a resolution of 1 ms.
     Milliseconds,
     /// Our own servers.
     Microseconds,
@@ -228,7 +228,8 @@ pub enum Pacing {
         /// Most messages unanswered per connection; later ones keep their intended time.
         in_flight: Option<u32>,
     },
-    /// Seed 001: `batches` times `batch` messages per connection, one batch every `wait`.
+    /// As uwebsocket-benchmark does: `batches` times `batch` messages per connection, one batch
+    /// every `wait`.
     Batches {
         /// Messages of one batch.
         batch: u32,
@@ -485,7 +486,7 @@ const DURATION_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 const LINK_DELAY_MAX: Duration = Duration::from_secs(60);
 /// Largest payload: what a session takes by default.
 const SIZE_MAX: usize = 16 * 1024 * 1024;
-/// The fields of seed 001 with the longest numbers and one byte of filler.
+/// The fields of uwebsocket-benchmark with the longest numbers and one byte of filler.
 pub(crate) const AMPLIFY_SIZE_MIN: usize = 112;
 /// Shortest pause before a connection is made again: a refused port must not be hammered.
 pub(crate) const RECONNECT_DELAY_MIN: Duration = Duration::from_millis(10);

@@ -46,7 +46,7 @@ pub(crate) enum Fault {
     RefuseAfter(u64),
     /// The first connection is never read.
     DeafToFirst,
-    /// Seed 001: each message is answered so often, in milliseconds if true.
+    /// uwebsocket-benchmark: each message is answered so often, in milliseconds if true.
     Amplify(u16, bool),
 }
 
