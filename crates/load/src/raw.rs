@@ -1,8 +1,8 @@
 //! One line per reply, streamed to a file by a thread of its own.
 //!
-//! The columns are those of uwebsocket-benchmark, in microseconds. Workers hand over blocks of lines
-//! through a bounded queue; when the disk is too slow the lines are dropped and counted, because a worker
-//! that waits for a disk measures the disk.
+//! The columns are those of uwebsocket-benchmark, in microseconds. Workers hand over blocks of
+//! lines through a bounded queue; when the disk is too slow the lines are dropped and counted,
+//! because a worker that waits for a disk measures the disk.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

@@ -185,8 +185,9 @@ fn judge_amplify(
     }
 }
 
-/// The message that a reply answers. One server of uwebsocket-benchmark puts the number of the client
-/// where that of the message belongs; its replies are known by the time they carry, in order.
+/// The message that a reply answers. One server of uwebsocket-benchmark puts the number of the
+/// client where that of the message belongs; its replies are known by the time they carry, in
+/// order.
 fn amplified_seq(reply: &AmplifyReply<'_>, number: u32, ledger: &Ledger) -> Option<u64> {
     let seq = u64::try_from(reply.msg_id?).ok()?;
     let stamped = |created_at: u64| reply.client_ts == i64::try_from(created_at).ok();
