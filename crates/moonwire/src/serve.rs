@@ -132,6 +132,8 @@ fn log_to_stderr(config: &Config) -> Result<()> {
     let filter = EnvFilter::try_new(&config.log).context("it was checked before")?;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        // A line that cannot be written is lost; saying so on stderr would panic in a worker.
+        .log_internal_errors(false)
         .with_writer(std::io::stderr);
     let started = match config.log_format {
         LogFormat::Text => lines.try_init(),

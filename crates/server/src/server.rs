@@ -229,14 +229,15 @@ struct StopOthers {
 
 impl Drop for StopOthers {
     fn drop(&mut self) {
+        // The order first: nothing that a log does may come in its way.
+        self.others.shared.ended[self.worker].store(true, Ordering::Release);
+        self.others.stop();
         if std::thread::panicking() {
             error!(
                 "worker {} has ended by a defect; the server stops",
                 self.worker
             );
         }
-        self.others.shared.ended[self.worker].store(true, Ordering::Release);
-        self.others.stop();
     }
 }
 
