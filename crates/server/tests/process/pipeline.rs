@@ -49,6 +49,39 @@ fn the_end_of_the_stream_comes_after_what_was_sent_before_it() {
     answers(&mut stream);
 }
 
+/// A read can hold tens of thousands of small messages, and others wait for the end of the turn.
+#[test]
+fn one_client_gets_only_a_part_of_a_turn() {
+    let server = Folder::new("[server]\nworkers = 1\n[services.count]\ntarget = '/count'\n")
+        .app("count", COUNT)
+        .start();
+    let mut client = server.connect("/count");
+    assert_eq!(client.ask("total").text(), "0");
+    let turns = || server.metric("moonwire_turns_total", "worker");
+    let before = turns();
+    let flood: Vec<u8> = frame(TEXT, b"").repeat(40_000);
+    client.write(&flood);
+    assert_eq!(client.ask("total").text(), "40000");
+    let taken = turns() - before;
+    assert!(taken >= 40_000 / 512, "{taken} turns");
+}
+
+const COUNT: &str = "
+local count = { total = 0 }
+function count.onStart() end
+function count.onShutdown() end
+function count.onDisconnect(handler) end
+function count.onMessage(handler, opcode, message)
+  if message == 'total' then
+    ws:send(handler, opcode, tostring(count.total))
+  else
+    count.total = count.total + 1
+  end
+  return true
+end
+return count
+";
+
 /// One write with everything; then everything is read, the end of the stream included.
 fn converse(stream: &mut (impl Read + Write), target: &str) {
     stream.write_all(&requests(target)).unwrap();
