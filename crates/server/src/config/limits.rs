@@ -181,4 +181,6 @@ pub(crate) const FRAME_HEADER_BYTES_MAX: usize = 14;
 /// small messages, several times over.
 const QUEUE_HEADROOM_BYTES: usize = MIB;
 /// Messages of the largest size that the write queue holds by default.
-const REPLIES_EXPECTED: usize = 4;
+pub(crate) const REPLIES_EXPECTED: usize = 4;
+/// No write queue is larger than the one that goes by default with the largest messages.
+const QUEUE_BYTES_MAX: usize = REPLIES_EXPECTED * (GIB + FRAME_HEADER_BYTES_MAX);

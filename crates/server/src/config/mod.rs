@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use build::check_log_filter;
-pub(crate) use limits::FRAME_HEADER_BYTES_MAX;
+pub(crate) use limits::{FRAME_HEADER_BYTES_MAX, REPLIES_EXPECTED};
 pub use sentence::ConfigError;
 
 use crate::shipped::ShippedApps;

@@ -1,11 +1,12 @@
 //! The service instances that live on one worker.
 
 use moonwire_lua::{
-    Effects, Handler, Instance, LoadOptions, Opcode, Outcome, ScriptError, ServiceSource,
+    EffectLimits, Effects, Handler, Instance, LoadOptions, Opcode, Outcome, ScriptError,
+    ServiceSource,
 };
 use tracing::error;
 
-use crate::config::Service;
+use crate::config::{REPLIES_EXPECTED, Service};
 
 /// The instances of one worker, by service.
 pub(crate) struct Scripts {
@@ -132,11 +133,17 @@ pub(crate) enum Reaction {
     Failed,
 }
 
-/// How much each instance of `service` may use.
+/// How much each instance of `service` may use. One callback may send as many of the largest
+/// messages as a write queue holds.
 pub(crate) fn options(service: &Service) -> LoadOptions {
+    let effects = EffectLimits::default();
+    let replies = REPLIES_EXPECTED.saturating_mul(service.message_bytes_max);
     LoadOptions {
         memory_bytes_max: service.memory_bytes_max,
-        ..LoadOptions::default()
+        effects: EffectLimits {
+            bytes_max: effects.bytes_max.max(replies),
+            ..effects
+        },
     }
 }
 

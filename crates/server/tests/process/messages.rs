@@ -408,3 +408,28 @@ function relay.onMessage(handler, opcode, message)
 end
 return relay
 ";
+
+/// A service may send what it may be sent, however large that is.
+#[test]
+fn a_message_above_64_mib_can_be_sent() {
+    let server = Folder::new(
+        "[server]\nworkers = 1\n[services.large]\ntarget = '/large'\n\
+         message_bytes_max = 134217728\n",
+    )
+    .app("large", LARGE)
+    .start();
+    let mut client = server.connect("/large");
+    let reply = client.ask("go");
+    assert_eq!((reply.opcode, reply.payload.len()), (BINARY, 67_108_865));
+}
+
+const LARGE: &str = "
+local large = {}
+function large.onStart() end
+function large.onShutdown() end
+function large.onDisconnect(handler) end
+function large.onMessage(handler, opcode, message)
+  return ws:send(handler, 2, string.rep('x', 67108865))
+end
+return large
+";
