@@ -239,7 +239,8 @@ impl Session {
 
     /// The peer ended its stream. If something is unread the event comes after that, from `poll`.
     pub fn on_end_of_stream(&mut self, now: Time) -> Option<SessionEvent<'_>> {
-        let has_unread = self.has_unread();
+        // By TLS it may have ended before, which leaves nothing to be polled.
+        let has_unread = self.has_unread() && !self.kept.is_empty();
         self.is_ended = true;
         match self.phase {
             // What was received before comes first; then `poll` gives the event.

@@ -50,6 +50,9 @@ impl Session {
                     self.phase = Phase::Draining;
                     return Err(SessionError::Tls(error));
                 }
+                // It may keep TCP open for as long as it likes (RFC 8446, 6.1); the event comes
+                // from `poll` once all that was sent before it has been looked at.
+                self.is_ended |= tls.is_ended();
             }
         }
         Ok(Input {

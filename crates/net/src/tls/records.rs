@@ -138,6 +138,11 @@ impl Records {
         !self.outgoing.is_empty() || self.connection.common().wants_write()
     }
 
+    /// Whether the peer has said that it sends no more (close_notify).
+    pub(crate) fn is_ended(&self) -> bool {
+        self.ended
+    }
+
     /// Whether no plaintext can be exchanged yet.
     pub(crate) fn is_handshaking(&self) -> bool {
         self.connection.common().is_handshaking()

@@ -54,6 +54,33 @@ fn tls_connections_change_hands_too() {
     assert!(table.contains("20           40"), "{table}");
 }
 
+/// A client may end its stream by TLS alone and leave the TCP connection as it is.
+#[test]
+fn close_notify_is_the_end_of_the_stream() {
+    let folder = Folder::new(
+        "[server]\nworkers = 1\n[tls]\ndev = true\n[limits]\nidle_timeout_ms = 0\n\
+         [services.echo]\ntarget = '/echo'\n",
+    );
+    let server = Server::start(folder.load().unwrap()).unwrap();
+    let client_config = trusting(server.certificate().unwrap());
+    let mut stream = secured(server.addresses()[0], &client_config);
+    stream.write_all(REQUEST).unwrap();
+    let mut answer = [0; 16];
+    stream.read_exact(&mut answer).unwrap();
+    // The beginning of a frame comes with it.
+    stream.write_all(&frame(TEXT, b"cut off")[..3]).unwrap();
+    stream.conn.send_close_notify();
+    stream.flush().unwrap();
+    let mut rest = Vec::new();
+    // The server ends its side, and not because of ours: TCP is still open.
+    if let Err(error) = stream.sock.read_to_end(&mut rest) {
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    }
+    server.stopper().stop();
+    let table = server.wait().unwrap();
+    assert!(table.contains("lost"), "{table}");
+}
+
 /// A connection on which nothing was sent yet.
 pub(crate) fn secured(
     address: SocketAddr,
