@@ -134,6 +134,13 @@ impl HeadReader {
         Ok(Some((&self.kept, taken)))
     }
 
+    /// After a head of `head_bytes`: another one is to be collected, in what is left of the bound.
+    pub(super) fn expect_another(&mut self, head_bytes: usize) {
+        self.kept = Vec::new();
+        self.line_ends = 0;
+        self.head_bytes_max = self.head_bytes_max.saturating_sub(head_bytes);
+    }
+
     /// Looks at each byte once: where the head ends, and whether something is in it that no head
     /// has. Readers that disagree on such bytes can be played against each other.
     fn find_end(&mut self, input: &[u8]) -> Result<Option<usize>, HeadError> {

@@ -35,15 +35,28 @@ impl ResponseReader {
     /// Takes more bytes of the peer. `Ok(None)`: all were taken and the head is not complete.
     /// `Ok(Some((response, taken)))`: the head ended, `taken` bytes of `input` belong to the
     /// response. If it is an upgrade it is valid, and the bytes after it are frames.
+    ///
+    /// Interim responses before it are skipped (RFC 9110, 15.2); all heads together are bounded by
+    /// `header_bytes_max`.
     pub fn receive(&mut self, input: &[u8]) -> Result<Option<(Response, usize)>, ResponseError> {
         let fields_max = self.head.fields_max();
-        let (head, taken) = match self.head.receive(input) {
-            Ok(Some(head)) => head,
-            Ok(None) => return Ok(None),
-            Err(HeadError::Malformed) => return Err(ResponseError::HeadMalformed),
-            Err(HeadError::TooLarge) => return Err(ResponseError::HeadTooLarge),
+        let mut taken = 0;
+        let mut response = loop {
+            let rest = input.get(taken..).unwrap_or_default();
+            let (head, head_taken) = match self.head.receive(rest) {
+                Ok(Some(head)) => head,
+                Ok(None) => return Ok(None),
+                Err(HeadError::Malformed) => return Err(ResponseError::HeadMalformed),
+                Err(HeadError::TooLarge) => return Err(ResponseError::HeadTooLarge),
+            };
+            taken += head_taken;
+            let head_bytes = head.len();
+            let response = Response::parse(head, fields_max)?;
+            if !response.is_interim() {
+                break response;
+            }
+            self.head.expect_another(head_bytes);
         };
-        let mut response = Response::parse(head, fields_max)?;
         if response.is_upgrade() {
             self.check(&response)?;
             return Ok(Some((response, taken)));
@@ -120,6 +133,11 @@ impl Response {
             .header("content-length")
             .and_then(|length| length.parse().ok());
         announced.unwrap_or(BODY_BYTES_MAX).min(BODY_BYTES_MAX)
+    }
+
+    /// Whether another response to the same request follows.
+    fn is_interim(&self) -> bool {
+        (100..200).contains(&self.status) && !self.is_upgrade()
     }
 
     /// Whether the server accepted: then the head was checked and is valid.
@@ -323,5 +341,30 @@ mod tests {
         let long = [&b"HTTP/1.1 503\r\n\r\n"[..], &[b'x'; 5000]].concat();
         let (response, taken) = reader().receive(&long).unwrap().unwrap();
         assert_eq!((response.body().len(), taken), (1024, 16 + 1024));
+    }
+
+    /// RFC 9110, 15.2: a client must be able to read any number of them.
+    #[test]
+    fn interim_responses_come_before_the_answer() {
+        let hints = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100\r\n\r\n";
+        let head = format!("{hints}HTTP/1.1 101\r\n{UPGRADE}{CONNECTION}{ACCEPT}\r\n");
+        let input = format!("{head}frames");
+        let (response, taken) = reader().receive(input.as_bytes()).unwrap().unwrap();
+        assert_eq!((response.status(), taken), (101, head.len()));
+        let mut slow = reader();
+        let (last, before) = head.as_bytes().split_last().unwrap();
+        for byte in before {
+            assert_eq!(slow.receive(&[*byte]), Ok(None));
+        }
+        let (response, taken) = slow.receive(&[*last, 0x81]).unwrap().unwrap();
+        assert_eq!((response.status(), taken), (101, 1));
+    }
+
+    #[test]
+    fn interim_responses_count_as_the_head() {
+        let mut reader = reader();
+        let many = "HTTP/1.1 100\r\n\r\n".repeat(100);
+        let result = (0..100).find_map(|_| reader.receive(many.as_bytes()).err());
+        assert_eq!(result, Some(ResponseError::HeadTooLarge));
     }
 }
