@@ -298,7 +298,8 @@ impl Session {
         self.phase > Phase::Active
     }
 
-    /// Bytes that wait to be written, those in flight included.
+    /// Bytes of the buffers that hold what waits to be written. A buffer in flight counts whole
+    /// until its last byte is written: this is memory that is held, not what the peer lacks.
     pub fn write_queue_bytes(&self) -> usize {
         self.outbox.len() + self.in_flight_bytes
     }
