@@ -55,11 +55,6 @@ impl Instance {
             file: source.file(),
             line: None,
         };
-        let code = fs::read(&place.file).map_err(|error| ScriptError::Unreadable {
-            at: Box::new(place.clone()),
-            error,
-        })?;
-
         let machine = |error: mlua::Error| ScriptError::Machine {
             service: source.name.clone(),
             message: error.to_string(),
@@ -68,6 +63,13 @@ impl Instance {
         let turn = SharedTurn::default();
         turn.borrow_mut().limits = options.effects;
         modules::install(&lua, source, &turn).map_err(machine)?;
+        if modules::is_taken(&lua, &source.name).map_err(machine)? {
+            return Err(source.name_taken());
+        }
+        let code = fs::read(&place.file).map_err(|error| ScriptError::Unreadable {
+            at: Box::new(place.clone()),
+            error,
+        })?;
         let callbacks = Callbacks::create(&lua, &source.name).map_err(machine)?;
         if let Some(bytes) = options.memory_bytes_max {
             lua.set_memory_limit(bytes).map_err(machine)?;

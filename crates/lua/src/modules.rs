@@ -24,6 +24,17 @@ pub(crate) fn install(lua: &Lua, source: &ServiceSource, turn: &SharedTurn) -> m
     package(lua)?.raw_set("path", path)
 }
 
+/// Whether a service of this name would overwrite a global or a module of a fresh machine, or be
+/// overwritten by one.
+pub(crate) fn is_taken(lua: &Lua, name: &str) -> mlua::Result<bool> {
+    let package = package(lua)?;
+    let mut is_taken = name == "moonwire" || lua.globals().contains_key(name)?;
+    for modules in ["loaded", "preload"] {
+        is_taken |= package.raw_get::<Table>(modules)?.contains_key(name)?;
+    }
+    Ok(is_taken)
+}
+
 /// Makes `require(name)` give `module`.
 pub(crate) fn provide(lua: &Lua, name: &str, module: &Table) -> mlua::Result<()> {
     package(lua)?

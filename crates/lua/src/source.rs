@@ -41,8 +41,6 @@ impl ServiceSource {
             .all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b))
         {
             "the name may have letters, digits, '_' and '-' only".to_owned()
-        } else if RESERVED.contains(&self.name.as_str()) {
-            "the name is taken by a library of Lua or a module of moonwire".to_owned()
         } else if self
             .folder
             .to_str()
@@ -58,10 +56,19 @@ impl ServiceSource {
         } else {
             return Ok(());
         };
-        Err(ScriptError::Source {
+        Err(self.refused(reason))
+    }
+
+    /// That the service's table would take the place of something in the machine.
+    pub(crate) fn name_taken(&self) -> ScriptError {
+        self.refused("the name is taken by Lua or by moonwire itself".to_owned())
+    }
+
+    fn refused(&self, reason: String) -> ScriptError {
+        ScriptError::Source {
             service: self.name.clone(),
             reason,
-        })
+        }
     }
 }
 
@@ -79,23 +86,3 @@ pub struct LoadOptions {
 
 /// Longest name of a service.
 const NAME_BYTES_MAX: usize = 64;
-
-/// Globals and modules that a service would overwrite, or be overwritten by.
-const RESERVED: &[&str] = &[
-    "_G",
-    "bit",
-    "coroutine",
-    "debug",
-    "ffi",
-    "io",
-    "jit",
-    "math",
-    "moonwire",
-    "os",
-    "package",
-    "print",
-    "require",
-    "string",
-    "table",
-    "ws",
-];

@@ -209,3 +209,16 @@ fn loops_are_compiled() {
     );
     assert_eq!(loaded.ask(""), "true");
 }
+
+/// The service becomes a global and a module, and must not take the place of another.
+#[test]
+fn a_name_that_lua_or_moonwire_has_is_refused() {
+    for name in [
+        "next", "type", "pairs", "tostring", "_G", "ffi", "ws", "jit", "moonwire",
+    ] {
+        let folder = folder(&[(&format!("{name}.lua"), &service(""))]);
+        let error = Instance::load(&ServiceSource::new(name, folder.path())).map(|_| ());
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("the name is taken"), "{error}");
+    }
+}
