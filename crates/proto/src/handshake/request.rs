@@ -41,12 +41,14 @@ impl RequestReader {
     }
 }
 
-/// A valid GET: an upgrade to WebSocket, or a plain one for the server to answer as it likes.
+/// A valid GET or HEAD: an upgrade to WebSocket, or a plain one for the server to answer as it
+/// likes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Request {
     target: String,
     headers: Headers,
     is_upgrade: bool,
+    is_head: bool,
 }
 
 impl Request {
@@ -63,18 +65,23 @@ impl Request {
         if parsed.version != Some(1) {
             return Err(RequestError::VersionNotSupported);
         }
-        if parsed.method != Some("GET") {
-            return Err(RequestError::MethodNotAllowed);
-        }
+        let is_head = match parsed.method {
+            Some("GET") => false,
+            Some("HEAD") => true,
+            _ => return Err(RequestError::MethodNotAllowed),
+        };
         let target = origin_form(parsed.path.unwrap_or_default());
         let target = target.ok_or(RequestError::TargetInvalid)?;
         let headers = Headers::from_parsed(parsed.headers);
-        let is_upgrade = headers.has_member("connection", "upgrade")
+        // RFC 6455, 4.1: the method of an upgrade is GET.
+        let is_upgrade = !is_head
+            && headers.has_member("connection", "upgrade")
             && headers.has_member("upgrade", "websocket");
         let request = Self {
             target,
             headers,
             is_upgrade,
+            is_head,
         };
         request.check()?;
         Ok(request)
@@ -113,6 +120,11 @@ impl Request {
             true => Ok(length.bytes().any(|digit| digit != b'0')),
             false => Err(RequestError::HeadMalformed),
         }
+    }
+
+    /// Whether the answer must have no body (RFC 9110, 9.3.2).
+    pub fn is_head(&self) -> bool {
+        self.is_head
     }
 
     /// Path and query, beginning with `/`.
@@ -204,7 +216,7 @@ pub enum RequestError {
     HostInvalid,
     /// No `Sec-WebSocket-Key`, more than one, or not 16 bytes of base64.
     KeyInvalid,
-    /// Not a GET.
+    /// Neither GET nor HEAD.
     MethodNotAllowed,
     /// Neither a path nor a URL.
     TargetInvalid,
@@ -235,7 +247,7 @@ impl RequestError {
     pub fn response(self) -> Vec<u8> {
         let mut headers = alloc::vec![("Content-Type", "text/plain; charset=utf-8")];
         if self == Self::MethodNotAllowed {
-            headers.push(("Allow", "GET"));
+            headers.push(("Allow", "GET, HEAD"));
         }
         let body = alloc::format!("{self}\n");
         refusal(self.status(), &headers, body.as_bytes()).expect("these fields are well-formed")
@@ -252,7 +264,7 @@ impl fmt::Display for RequestError {
             Self::HeadersTooMany => "the request has too many header fields",
             Self::HostInvalid => "the request needs exactly one valid Host",
             Self::KeyInvalid => "Sec-WebSocket-Key must be 16 bytes in base64, once",
-            Self::MethodNotAllowed => "the method must be GET",
+            Self::MethodNotAllowed => "the method must be GET or HEAD",
             Self::TargetInvalid => "the request target is invalid",
             Self::VersionNotSupported => "only HTTP/1.1 is supported",
             Self::WebSocketVersionUnknown => "only version 13 of WebSocket is supported",
@@ -447,7 +459,7 @@ mod tests {
     fn every_error_has_a_whole_answer() {
         use RequestError::*;
         for (error, line) in [
-            (MethodNotAllowed, "Allow: GET\r\n"),
+            (MethodNotAllowed, "Allow: GET, HEAD\r\n"),
             (WebSocketVersionUnknown, "Sec-WebSocket-Version: 13\r\n"),
             (HeadTooLarge, "Connection: close\r\n"),
             (HeadMalformed, "\r\n\r\nthe request head is malformed\n"),

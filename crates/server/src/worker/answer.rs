@@ -153,7 +153,10 @@ impl Desk {
             Some(reason) => self.stats.handshake_failed(reason),
             None => self.stats.requests.add(1),
         }
-        let response = refusal(status, headers, body).expect("our own header fields are valid");
+        let mut response = refusal(status, headers, body).expect("our own header fields are valid");
+            if connection.session.request().is_some_and(Request::is_head) {
+                response.truncate(response.len() - body.len());
+            }
         if let Some(connection) = self.connections.of_socket(socket) {
             connection.session.refuse(&response);
             connection.stage = Stage::Over;

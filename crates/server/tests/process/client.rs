@@ -70,8 +70,13 @@ impl Client {
 
     /// A plain GET on a connection of its own.
     pub(crate) fn get(address: SocketAddr, target: &str) -> Response {
+        Self::request(address, "GET", target)
+    }
+
+    /// A plain request on a connection of its own.
+    pub(crate) fn request(address: SocketAddr, method: &str, target: &str) -> Response {
         let mut client = Self::open(address);
-        client.write(format!("GET {target} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes());
+        client.write(format!("{method} {target} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes());
         let head = client.head();
         client.response(head)
     }

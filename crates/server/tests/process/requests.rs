@@ -131,3 +131,20 @@ fn a_handshake_that_takes_too_long_is_ended() {
     assert!(!client.is_alive());
     server.await_metric("moonwire_handshake_failures_total", "reason=\"timeout\"", 1);
 }
+
+/// RFC 9110, 9.3.2: the same head as for GET, and nothing behind it.
+#[test]
+fn head_is_get_without_the_body() {
+    let server = Fixture::shipped();
+    for (target, status, length) in [
+        ("/health", 200, "3"),
+        ("/nothing", 404, "16"),
+        ("/echo", 426, "28"),
+    ] {
+        let response = Client::request(server.address, "HEAD", target);
+        assert_eq!(response.status, status, "{target}");
+        let length = format!("\r\nContent-Length: {length}\r\n");
+        assert!(response.head.contains(&length), "{}", response.head);
+        assert_eq!(response.body, "", "{target}");
+    }
+}
