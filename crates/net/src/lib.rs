@@ -21,7 +21,7 @@ pub use driver::{
     Completion, ConnectTarget, Driver, ListenerId, SocketId, Submission, Transport, Waker,
 };
 pub use epoll::EpollDriver;
-pub use listener::listen_socket;
+pub use listener::{listen_socket, listen_socket_only_v6};
 pub use session::{
     ConnectError, DetachedSession, Flushed, HandshakeTimings, Input, SendError, Session,
     SessionError, SessionEvent, SessionLimits, random_mask,

@@ -9,12 +9,31 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// same address, and the kernel spreads connections over them (SO_REUSEPORT). The kernel cuts
 /// `backlog` to net.core.somaxconn.
 pub fn listen_socket(addr: SocketAddr, reuse_port: bool, backlog: u32) -> io::Result<TcpListener> {
+    listen(addr, reuse_port, backlog, false)
+}
+
+/// The same at an IPv6 address, which takes no connections of IPv4 even if it is `[::]`: another
+/// socket may listen for those at the same port.
+pub fn listen_socket_only_v6(
+    addr: SocketAddr,
+    reuse_port: bool,
+    backlog: u32,
+) -> io::Result<TcpListener> {
+    listen(addr, reuse_port, backlog, true)
+}
+
+fn listen(
+    addr: SocketAddr,
+    reuse_port: bool,
+    backlog: u32,
+    only_v6: bool,
+) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
     // A restart must not wait for connections of the last run in TIME_WAIT.
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(reuse_port)?;
     if addr.is_ipv6() {
-        socket.set_only_v6(false)?;
+        socket.set_only_v6(only_v6)?;
     }
     // Accepted sockets inherit it, which saves a call for each of them.
     socket.set_tcp_nodelay(true)?;

@@ -1,6 +1,6 @@
 //! The life of a server: load everything, listen, serve, stop.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -8,7 +8,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use moonwire_lua::Instance;
-use moonwire_net::{Driver, EpollDriver, ServerTls, listen_socket};
+use moonwire_net::{Driver, EpollDriver, ServerTls, listen_socket, listen_socket_only_v6};
 use tracing::error;
 
 use crate::config::{Config, Limits, Tls};
@@ -250,6 +250,14 @@ fn bind(
     let mut addresses = Vec::with_capacity(listen.len());
     let mut listeners: Vec<Vec<TcpListener>> = (0..workers).map(|_| Vec::new()).collect();
     for addr in listen {
+        // `[::]` takes IPv4 as well, unless an address of its own is listed for that.
+        let is_shared = |other: &SocketAddr| other.is_ipv4() && other.port() == addr.port();
+        let listen_socket = match addr.ip() {
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED) if listen.iter().any(is_shared) => {
+                listen_socket_only_v6
+            }
+            IpAddr::V4(_) | IpAddr::V6(_) => listen_socket,
+        };
         let refused = |error| ServerError::Listen { addr: *addr, error };
         if addr.port() != 0 {
             // With SO_REUSEPORT alone, a second server of the same user would silently share it.

@@ -11,6 +11,7 @@
     reason = "the helpers of tests fail as the tests do: with a place"
 )]
 
+mod addresses;
 mod client;
 mod configuration;
 mod ending;
