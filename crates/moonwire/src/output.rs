@@ -48,7 +48,16 @@ pub(crate) fn exit_after(exit: Exit, done: impl IntoIterator<Item = Result<()>>)
 
 /// Whether stdout may carry colours (<https://no-color.org>).
 pub(crate) fn colour() -> bool {
-    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    io::stdout().is_terminal() && is_colour_wanted()
+}
+
+/// The same of stderr.
+pub(crate) fn colour_on_stderr() -> bool {
+    io::stderr().is_terminal() && is_colour_wanted()
+}
+
+fn is_colour_wanted() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Whether a Run file can be written to `path` (`-` is stdout): asked before a run, because after

@@ -134,6 +134,7 @@ fn log_to_stderr(config: &Config) -> Result<()> {
         .with_env_filter(filter)
         // A line that cannot be written is lost; saying so on stderr would panic in a worker.
         .log_internal_errors(false)
+        .with_ansi(output::colour_on_stderr())
         .with_writer(std::io::stderr);
     let started = match config.log_format {
         LogFormat::Text => lines.try_init(),

@@ -31,6 +31,17 @@ fn a_server_that_cannot_log_goes_on() {
     assert_eq!(server.terminate().code(), Some(0));
 }
 
+#[test]
+fn a_log_in_a_file_has_no_colours() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let server = bad(folder.path(), log.to_str().unwrap());
+    provoke(&server);
+    assert_eq!(server.terminate().code(), Some(0));
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.contains("boom") && !log.contains('\x1b'), "{log:?}");
+}
+
 /// A server whose callback fails, and whose stderr goes to a file.
 fn bad(folder: &Path, stderr: &str) -> Server {
     std::fs::write(folder.join("bad.lua"), BAD).unwrap();
