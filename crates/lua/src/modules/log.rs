@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use mlua::{Function, Lua, LuaString, Table};
 
+use crate::line::log_line;
 use crate::modules::run_prelude;
 
 /// `print`, to the standard output as in LAppS. Lua's own goes through the buffer of C, which
@@ -25,19 +26,19 @@ pub(crate) fn module(lua: &Lua, service: &str) -> mlua::Result<Table> {
     let log = lua.create_table_with_capacity(0, 3)?;
     let name = service.to_owned();
     let info = move |_: &Lua, text: LuaString| {
-        tracing::info!(service = name, "{}", text.to_string_lossy());
+        tracing::info!(service = name, "{}", log_line(&text.to_string_lossy()));
         Ok(())
     };
     log.raw_set("info", lua.create_function(info)?)?;
     let name = service.to_owned();
     let warn = move |_: &Lua, text: LuaString| {
-        tracing::warn!(service = name, "{}", text.to_string_lossy());
+        tracing::warn!(service = name, "{}", log_line(&text.to_string_lossy()));
         Ok(())
     };
     log.raw_set("warn", lua.create_function(warn)?)?;
     let name = service.to_owned();
     let error = move |_: &Lua, text: LuaString| {
-        tracing::error!(service = name, "{}", text.to_string_lossy());
+        tracing::error!(service = name, "{}", log_line(&text.to_string_lossy()));
         Ok(())
     };
     log.raw_set("error", lua.create_function(error)?)?;

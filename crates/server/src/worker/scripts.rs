@@ -2,7 +2,7 @@
 
 use moonwire_lua::{
     EffectLimits, Effects, Handler, Instance, LoadOptions, Opcode, Outcome, ScriptError,
-    ServiceSource,
+    ServiceSource, log_line,
 };
 use tracing::error;
 
@@ -158,8 +158,17 @@ pub(crate) fn source(service: &Service) -> ServiceSource {
 
 fn log(failure: &ScriptError, handler: Option<Handler>) {
     let handler = handler.map(Handler::as_u64);
+    let sentence = failure.to_string();
+    let sentence = log_line(&sentence);
     match failure.traceback() {
-        "" => error!(handler, "{failure}"),
-        traceback => error!(handler, "{failure}\n{traceback}"),
+        "" => error!(handler, "{sentence}"),
+        traceback => {
+            let calls: Vec<_> = traceback.lines().take(CALLS_MAX).map(log_line).collect();
+            error!(handler, "{sentence}\n{}", calls.join("\n"));
+        }
     }
 }
+
+/// Lines of a traceback that are logged; LuaJIT itself leaves out what is between the first ten
+/// and the last eleven calls.
+const CALLS_MAX: usize = 32;
