@@ -42,7 +42,7 @@ fn send(turn: &mut Turn, handler: f64, opcode: u8, data: &[u8]) -> Result<(), &'
 
 fn close(turn: &mut Turn, handler: f64, code: f64, reason: &[u8]) -> Result<(), &'static str> {
     let handler = live_handler(turn, handler)?;
-    let code = close_code(code).ok_or("code must be 1000-1003, 1007-1011 or 3000-4999")?;
+    let code = close_code(code).ok_or("code must be 1000-1003, 1007-1014 or 3000-4999")?;
     if reason.len() > CLOSE_REASON_BYTES_MAX {
         return Err("reason must have at most 123 bytes");
     }
@@ -57,11 +57,12 @@ fn live_handler(turn: &Turn, handler: f64) -> Result<Handler, &'static str> {
     handler.ok_or("no live connection has this handler")
 }
 
-/// Codes that an endpoint may put in a close frame (RFC 6455, 7.4).
+/// Codes that an endpoint may put in a close frame (RFC 6455, 7.4, and the registry of IANA, which
+/// has added 1012 to 1014).
 fn close_code(code: f64) -> Option<u16> {
     let fits = (1000.0..5000.0).contains(&code) && code.fract() == 0.0;
     let code = fits.then_some(code as u16)?;
-    matches!(code, 1000..=1003 | 1007..=1011 | 3000..=4999).then_some(code)
+    matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999).then_some(code)
 }
 
 fn full(full: Full) -> &'static str {
