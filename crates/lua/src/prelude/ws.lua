@@ -20,7 +20,8 @@ function ws.send(self, handler, opcode, data)
   if type(handler) ~= "number" then
     return refuse(SEND, "handler", "a number", handler)
   end
-  if opcode ~= 1 and opcode ~= 2 then
+  -- A 64-bit integer of the ffi equals a number and is none.
+  if type(opcode) ~= "number" or (opcode ~= 1 and opcode ~= 2) then
     return false, SEND .. ": opcode must be 1 (text) or 2 (binary)"
   end
   local kind = type(data)

@@ -204,6 +204,10 @@ fn send_says_what_is_wrong() {
             "opcode must be 1 (text) or 2 (binary)",
         ),
         (
+            "ws:send(h, 1LL, 'x')",
+            "opcode must be 1 (text) or 2 (binary)",
+        ),
+        (
             "ws:send(h, 1)",
             "data must be a string or a number, not a nil",
         ),
