@@ -47,7 +47,7 @@ pub(super) fn limits(text: &Text<'_>, table: &LimitsTable) -> Result<Limits, Con
             "write_queue_bytes_max",
             &t.write_queue_bytes_max,
             0,
-            1..=GIB,
+            1..=QUEUE_BYTES_MAX,
         )?,
         write_queue_bytes_per_worker_max: number.or(
             "write_queue_bytes_per_worker_max",
@@ -172,7 +172,7 @@ impl Bounded<'_> {
 }
 
 const MIB: usize = 1024 * 1024;
-/// No buffer or queue is larger than this.
+/// No message is larger than this.
 pub(super) const GIB: usize = 1024 * MIB;
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 /// RFC 6455, 5.2: the longest frame header, for which each message of a queue is counted.

@@ -71,6 +71,16 @@ fn a_worker_may_hold_one_full_queue_at_least() {
 }
 
 #[test]
+fn the_largest_messages_may_have_a_queue() {
+    let text = "[limits]\nmessage_bytes_max = 1073741824\nwrite_queue_bytes_max = 1073741838\n\
+                write_queue_bytes_per_worker_max = 4294967296\n\
+                [services.echo]\ntarget = '/echo'\n";
+    let limits = Folder::new(text).load().map(|config| config.limits);
+    let limits = limits.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(limits.write_queue_bytes_max, 1_073_741_838);
+}
+
+#[test]
 fn an_address_is_named_once() {
     wrong(
         "[server]\n\nlisten = ['127.0.0.1:5083', '[::1]:5083', '127.0.0.1:5083']\n\
