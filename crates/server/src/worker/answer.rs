@@ -68,7 +68,7 @@ impl Desk {
         let handler = self.connections.name(self.worker, socket);
         let is_full = self.connections.open >= self.shared.limits.connections_per_worker_max;
         let (Some(handler), false) = (handler, is_full) else {
-            return self.refuse_busy(socket, HandshakeFailure::Busy);
+            return self.refuse_busy(socket);
         };
         let shared = &self.shared;
         let service = &shared.services[usize::from(place.service)];
@@ -121,7 +121,7 @@ impl Desk {
             .map(|i| owners[turn.wrapping_add(i) % owners.len()])
             .find(|owner| self.shared.mailboxes[*owner].reserve());
         let Some(worker) = owner else {
-            return self.refuse_busy(socket, HandshakeFailure::Busy);
+            return self.refuse_busy(socket);
         };
         if let Some(connection) = self.connections.of_socket(socket) {
             connection.stage = Stage::Leaving { worker, service };
@@ -129,15 +129,14 @@ impl Desk {
         }
     }
 
-    fn refuse_busy(&mut self, socket: SocketId, reason: HandshakeFailure) {
-        let headers = [("Retry-After", "1"), TEXT];
-        self.reply(
-            socket,
-            503,
-            &headers,
-            b"too many connections\n",
-            Some(reason),
-        );
+    fn refuse_busy(&mut self, socket: SocketId) {
+        let reason = Some(HandshakeFailure::Busy);
+        self.reply(socket, 503, &RETRY, b"too many connections\n", reason);
+    }
+
+    fn refuse_stopping(&mut self, socket: SocketId) {
+        let reason = Some(HandshakeFailure::Stopping);
+        self.reply(socket, 503, &RETRY, b"the server is going away\n", reason);
     }
 
     /// A plain response, after which the connection is over.
@@ -154,10 +153,10 @@ impl Desk {
             None => self.stats.requests.add(1),
         }
         let mut response = refusal(status, headers, body).expect("our own header fields are valid");
+        if let Some(connection) = self.connections.of_socket(socket) {
             if connection.session.request().is_some_and(Request::is_head) {
                 response.truncate(response.len() - body.len());
             }
-        if let Some(connection) = self.connections.of_socket(socket) {
             connection.session.refuse(&response);
             connection.stage = Stage::Over;
         }
@@ -197,7 +196,7 @@ impl<D: Driver> Worker<D> {
         self.desk.insert(socket, session, Stage::Handshake);
         match self.scripts.choose(service) {
             Some(place) if self.phase == Phase::Serving => self.desk.admit(socket, place),
-            Some(_) | None => self.desk.refuse_busy(socket, HandshakeFailure::Stopping),
+            Some(_) | None => self.desk.refuse_stopping(socket),
         }
         // What the client sent behind its request came along.
         self.unread(socket);
@@ -205,3 +204,6 @@ impl<D: Driver> Worker<D> {
 }
 
 const TEXT: (&str, &str) = ("Content-Type", "text/plain; charset=utf-8");
+
+/// Another server, or this one a little later, may have room.
+const RETRY: [(&str, &str); 2] = [("Retry-After", "1"), TEXT];
