@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use moonwire_server::{Config, LogFormat, Overrides, Server, Stopper, check_log_filter};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 use tracing_subscriber::EnvFilter;
 
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     log_format: Option<LogFormat>,
 }
 
-/// Serves until SIGTERM or SIGINT.
+/// Serves until SIGTERM, SIGINT or SIGHUP.
 pub(crate) fn run(args: Args) -> Result<Exit> {
     let Args {
         config,
@@ -148,7 +148,9 @@ fn log_to_stderr(config: &Config) -> Result<()> {
 /// by a thread of our own.
 fn stop_on_signal(stopper: Stopper) -> Result<()> {
     let (mut signals, write) = UnixStream::pair().context("cannot listen for signals")?;
-    for signal in [SIGTERM, SIGINT] {
+    // `nohup` has it ignored, which is to stay so.
+    let hangup = (!is_hangup_ignored()).then_some(SIGHUP);
+    for signal in [SIGTERM, SIGINT].into_iter().chain(hangup) {
         let write = write.try_clone().context("cannot listen for signals")?;
         pipe::register(signal, write).context("cannot listen for signals")?;
     }
@@ -171,6 +173,15 @@ fn stop_on_signal(stopper: Stopper) -> Result<()> {
         .spawn(watch)
         .context("cannot listen for signals")?;
     Ok(())
+}
+
+/// Whether whoever started this process wants it to outlive its terminal: bit N - 1 of the mask is
+/// signal N.
+fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
 }
 
 /// Ends the process if a worker has not ended: nothing can interrupt a callback from outside, and

@@ -117,9 +117,14 @@ impl Server {
     }
 
     /// Asks it to stop, and gives how it did.
-    pub(crate) fn terminate(mut self) -> ExitStatus {
-        signal(self.id(), Signal::TERM);
-        wait(&mut self.child, PATIENCE).expect("a server ends after SIGTERM")
+    pub(crate) fn terminate(self) -> ExitStatus {
+        self.end_by(Signal::TERM)
+    }
+
+    /// Sends it a signal that ends it, and gives how it did.
+    pub(crate) fn end_by(mut self, order: Signal) -> ExitStatus {
+        signal(self.id(), order);
+        wait(&mut self.child, PATIENCE).expect("a server ends after the signal")
     }
 }
 

@@ -81,6 +81,14 @@ function bad.onMessage(handler, opcode, message) error('boom') end
 return bad
 ";
 
+/// A closed terminal is an order to stop, as SIGTERM is.
+#[test]
+fn a_hangup_ends_a_server_in_order() {
+    let mut server = Server::moonwire(&[]);
+    assert!(server.is_running());
+    assert_eq!(server.end_by(rustix::process::Signal::HUP).code(), Some(0));
+}
+
 const STUCK: &str = "
 local stuck = {}
 function stuck.onStart() end
