@@ -55,34 +55,7 @@ pub fn bench(
         cores,
         idle_poll: idle_poll.as_ref(),
     };
-    let mut attempts = Attempts::new(spec.repeats);
-    let mut cells = Vec::new();
-    for (index, plan) in plans.iter().enumerate() {
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-        let later = plans[index + 1..]
-            .iter()
-            .map(CellPlan::expected_duration)
-            .sum();
-        let place = Place {
-            index,
-            count: plans.len(),
-            key: plan.parameters.key(),
-            attempt: 0,
-            later,
-        };
-        let measured = attempts.measure(&site, plan, &place, stop, observer)?;
-        observer.on_event(&BenchEvent::CellEnded {
-            place: &place,
-            cell: &measured,
-        });
-        cells.push(measured);
-        run.environment.elapsed_s = started.elapsed().as_secs_f64();
-        run.content = Content::Bench(cells.clone());
-        // After each cell, so that a machine that goes down leaves what was measured.
-        folder.write_run(&run)?;
-    }
+    sweep(&site, &plans, &mut run, started, stop, observer)?;
     drop(idle_poll);
     observer.on_event(&BenchEvent::Drawing);
     // Without a cell there is nothing to draw, and an older result in the folder stays.
@@ -100,6 +73,46 @@ pub fn bench(
         page,
         ending,
     })
+}
+
+/// Measures cell after cell and keeps the Run file up to date.
+fn sweep(
+    site: &cell::Site<'_>,
+    plans: &[CellPlan],
+    run: &mut Run,
+    started: Instant,
+    stop: &Arc<AtomicBool>,
+    observer: &mut (dyn BenchObserver + Send),
+) -> Result<(), BenchError> {
+    let mut attempts = Attempts::new(site.spec.repeats);
+    let mut cells = Vec::new();
+    for (index, plan) in plans.iter().enumerate() {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let later = plans[index + 1..]
+            .iter()
+            .map(CellPlan::expected_duration)
+            .sum();
+        let place = Place {
+            index,
+            count: plans.len(),
+            key: plan.parameters.key(),
+            attempt: 0,
+            later,
+        };
+        let measured = attempts.measure(site, plan, &place, stop, observer)?;
+        observer.on_event(&BenchEvent::CellEnded {
+            place: &place,
+            cell: &measured,
+        });
+        cells.push(measured);
+        run.environment.elapsed_s = started.elapsed().as_secs_f64();
+        run.content = Content::Bench(cells.clone());
+        // After each cell, so that a machine that goes down leaves what was measured.
+        site.folder.write_run(run)?;
+    }
+    Ok(())
 }
 
 /// What a bench gave.

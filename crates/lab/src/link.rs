@@ -30,8 +30,8 @@ use self::tun::TunDevice;
 pub struct LinkSpec {
     /// One-way delay; a round trip takes twice that and never less.
     pub delay: Duration,
-    /// Each packet is delayed by up to this much more, evenly distributed. Order is kept, but not by
-    /// the kernel's own netem, which sorts by the new times.
+    /// Each packet is delayed by up to this much more, evenly distributed. Order is kept, but not
+    /// by the kernel's own netem, which sorts by the new times.
     pub jitter: Duration,
     /// Share of packets dropped at random, 0 to 1.
     pub loss: f64,

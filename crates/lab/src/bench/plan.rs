@@ -68,7 +68,7 @@ pub struct BenchSpec {
 }
 
 impl BenchSpec {
-    /// The suite of seed 001 with 20 batches and a steady load, against `program` as the server.
+    /// The suite of uwebsocket-benchmark with 20 batches and a steady load, against `program` as the server.
     pub fn new(program: PathBuf) -> Self {
         Self {
             name: "bench".to_owned(),
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_sweep_is_that_of_seed_001_and_ends_within_five_minutes() {
+    fn the_default_sweep_has_four_cells_and_ends_within_five_minutes() {
         let plans = cells(&spec()).unwrap();
         let keys: Vec<String> = plans.iter().map(|plan| plan.parameters.key()).collect();
         assert_eq!(keys[0], "c1000_b1_n20_w1000_s1024_r4_l20ms");
