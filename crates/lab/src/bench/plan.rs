@@ -68,7 +68,8 @@ pub struct BenchSpec {
 }
 
 impl BenchSpec {
-    /// The suite of uwebsocket-benchmark with 20 batches and a steady load, against `program` as the server.
+    /// The suite of uwebsocket-benchmark with 20 batches and a steady load, against `program` as
+    /// the server.
     pub fn new(program: PathBuf) -> Self {
         Self {
             name: "bench".to_owned(),
