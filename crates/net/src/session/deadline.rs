@@ -1,5 +1,7 @@
 //! What happens when nothing happens.
 
+use moonwire_proto::refusal;
+
 use super::error::SessionError;
 use super::event::SessionEvent;
 use super::{Phase, Session, Stage};
@@ -43,6 +45,12 @@ impl Session {
             return None;
         }
         match (self.phase, &mut self.stage) {
+            (Phase::Active, Stage::Handshake(handshake)) if handshake.has_request_begun() => {
+                self.outbox
+                    .extend(refusal(408, &[], b"").unwrap_or_default());
+                self.phase = Phase::Draining;
+                Some(SessionEvent::Failed(SessionError::HandshakeTimeout))
+            }
             (Phase::Active, Stage::Handshake(_)) => {
                 Some(self.time_out(SessionError::HandshakeTimeout))
             }

@@ -12,6 +12,16 @@ pub(super) enum Handshake {
     Client(ClientHandshake),
 }
 
+impl Handshake {
+    /// Server: whether a request has begun to come and is not whole.
+    pub(super) fn has_request_begun(&self) -> bool {
+        match self {
+            Self::Server(server) => server.request.is_none() && server.reader.has_begun(),
+            Self::Client(_) => false,
+        }
+    }
+}
+
 /// A server waits for a request, then for the caller's answer to it.
 #[derive(Debug)]
 pub(super) struct ServerHandshake {

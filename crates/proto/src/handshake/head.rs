@@ -134,6 +134,11 @@ impl HeadReader {
         Ok(Some((&self.kept, taken)))
     }
 
+    /// Whether a part of a head is kept.
+    pub(super) fn has_begun(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
     /// After a head of `head_bytes`: another one is to be collected, in what is left of the bound.
     pub(super) fn expect_another(&mut self, head_bytes: usize) {
         self.kept = Vec::new();

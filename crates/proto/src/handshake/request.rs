@@ -26,6 +26,11 @@ impl RequestReader {
         }
     }
 
+    /// Whether a part of a head has come.
+    pub fn has_begun(&self) -> bool {
+        self.head.has_begun()
+    }
+
     /// Takes more bytes of the peer. `Ok(None)`: all were taken and the head is not complete.
     /// `Ok(Some((request, taken)))`: the head ended after `taken` bytes of `input`; the bytes after
     /// them were not looked at. After that or an error the reader is of no further use.
