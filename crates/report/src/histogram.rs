@@ -345,11 +345,13 @@ mod tests {
         #[test]
         fn quantiles_are_within_a_thousandth(values in latencies(), share in 0.0f64..1.0) {
             prop_assume!(!values.is_empty());
-            let mut sorted = values.clone();
+            // What is longer is in the last bucket, whatever it was.
+            let limited = values.iter().map(|&value| value.min(Histogram::VALUE_NS_MAX));
+            let mut sorted: Vec<u64> = limited.collect();
             sorted.sort_unstable();
             let rank = (share * sorted.len() as f64).ceil().max(1.0) as usize;
             let exact = sorted[rank - 1] as f64;
-            let found = of(&values).quantile_ns(share).unwrap() as f64;
+            let found = of(&sorted).quantile_ns(share).unwrap() as f64;
             prop_assert!((found - exact).abs() <= exact * 0.001 + 1.0, "{found} for {exact}");
         }
     }
