@@ -8,10 +8,7 @@ use crate::client::Client;
 
 #[test]
 fn both_families_can_have_an_address_of_their_own_at_one_port() {
-    let port = {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        free.local_addr().unwrap().port()
-    };
+    let port = unused_port();
     for listen in [["0.0.0.0", "[::]"], ["[::]", "0.0.0.0"]] {
         let overrides = Overrides {
             listen: listen.map(|ip| format!("{ip}:{port}")).to_vec(),
@@ -27,4 +24,15 @@ fn both_families_can_have_an_address_of_their_own_at_one_port() {
         server.stopper().stop();
         server.wait().unwrap();
     }
+}
+
+/// A port that the kernel gives to nobody who asks for any, so that no other test takes it in
+/// between.
+fn unused_port() -> u16 {
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
+    let first: u16 = range.split_whitespace().next().unwrap().parse().unwrap();
+    (1024..first)
+        .rev()
+        .find(|&port| TcpListener::bind(("::", port)).is_ok())
+        .expect("a port below the kernel's range is free")
 }
