@@ -137,7 +137,8 @@ fn plain_name(text: &str) -> Result<String, String> {
 const EXAMPLES: &str = "Examples:
   The main job, about a minute and a half:
     moonwire bench
-  The suite of uwebsocket-benchmark in full, with its bursts:
+  The suite of uwebsocket-benchmark in full, steady and with its bursts:
+    moonwire bench --batches 100
     moonwire bench --batches 100 --stagger 100ms
   Two client counts, three waits, one report:
     moonwire bench --clients 1k,2k --wait 100ms,500ms,1s
