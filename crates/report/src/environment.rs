@@ -106,8 +106,8 @@ pub struct Generator {
     pub cpu_share: Option<f64>,
     /// Share of time in which something waited for a CPU (pressure stall information), 0 to 1.
     pub cpu_pressure: Option<f64>,
-    /// Share of the idle time of its and the server's processors in which the host ran something
-    /// else on them, 0 to 1.
+    /// Share of the time in which the host ran something else on its and the server's processors,
+    /// 0 to 1: of their idle time or of the link's work, whichever is larger.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_taken: Option<f64>,
     /// Cores it was pinned to; empty when not pinned.

@@ -94,7 +94,7 @@ pub(crate) fn generator(cell: &Cell) -> String {
     }
     if let Some(taken) = generator.cpu_taken {
         parts.push(format!(
-            "the host took idle processors away {} of the time",
+            "the host took processors away {} of the time",
             format::percent(taken)
         ));
     }

@@ -86,7 +86,7 @@ fn best(mut cells: Vec<Cell>) -> Cell {
     let mut cell = cells.swap_remove(index);
     if described.len() > 1 {
         let remark = format!(
-            "measured {} times because the host took idle processors away more than {} % of the \
+            "measured {} times because the host took processors away more than {} % of the \
              time ({}); this is attempt {}",
             described.len(),
             TAKEN_MAX * 100.0,

@@ -165,7 +165,7 @@ struct Seen {
 struct Watch {
     phases: Phases,
     link: Option<LinkStats>,
-    /// Share of the idle time that the host took.
+    /// Share of the time that the host took.
     taken: Option<f64>,
     ended: Instant,
 }
@@ -222,8 +222,11 @@ impl Watched<'_> {
         let link = self.site.link.stats_since(&mark);
         let watch = Watch {
             phases,
+            taken: taken_by_host(
+                idle.and_then(|(poll, mark)| poll.taken_since(&mark)),
+                link.as_ref().and_then(LinkStats::taken_share),
+            ),
             link,
-            taken: idle.and_then(|(poll, mark)| poll.taken_since(&mark)),
             ended: Instant::now(),
         };
         Ok(Seen { outcome, watch })
@@ -243,6 +246,15 @@ impl Watched<'_> {
                 return;
             }
         }
+    }
+}
+
+/// The larger of what was seen of idle processors and of the one that the link works on: a host
+/// may leave a processor alone that only waits, and take it at each entry into the kernel.
+fn taken_by_host(of_idle: Option<f64>, of_link: Option<f64>) -> Option<f64> {
+    match (of_idle, of_link) {
+        (Some(idle), Some(link)) => Some(idle.max(link)),
+        (one, other) => one.or(other),
     }
 }
 

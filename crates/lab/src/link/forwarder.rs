@@ -118,6 +118,8 @@ struct Lane {
     empty_ns: u64,
     /// Whether `from` was empty when it was last looked at.
     drained: bool,
+    /// Whether the thread has a priority above all others.
+    is_uninterrupted: bool,
 }
 
 struct Pump {
@@ -127,13 +129,15 @@ struct Pump {
 }
 
 impl Pump {
-    fn prepare_thread(&self) {
+    fn prepare_thread(&mut self) {
         let thread = rustix::thread::gettid().as_raw_nonzero().get();
         self.shared.thread.store(thread, Relaxed);
         // Without this the kernel may batch the wake-up with others up to 50 microseconds late.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let real_time = scheduling::prefer_real_time();
         self.shared.real_time.store(real_time, Relaxed);
+        self.up.is_uninterrupted = real_time;
+        self.down.is_uninterrupted = real_time;
     }
 
     fn run(&mut self) {
@@ -196,6 +200,7 @@ impl Lane {
             to,
             empty_ns: now_ns(),
             drained: true,
+            is_uninterrupted: false,
         }
     }
 
@@ -210,8 +215,10 @@ impl Lane {
 
     /// Writes what is due, at most one batch so that reading is not starved.
     fn release(&mut self, counters: &Counters) {
+        let mut before_ns = None;
         for _ in 0..BATCH_PACKETS_MAX {
             let now_ns = now_ns();
+            self.worked(before_ns.replace(now_ns), now_ns, counters);
             let Some((packet, release_ns)) = self.line.due(now_ns) else {
                 return;
             };
@@ -226,8 +233,16 @@ impl Lane {
         }
     }
 
+    /// Notes what the packet before took, which says something only where nothing interrupts.
+    fn worked(&self, before_ns: Option<u64>, now_ns: u64, counters: &Counters) {
+        if let Some(before_ns) = before_ns.filter(|_| self.is_uninterrupted) {
+            counters.worked(now_ns - before_ns);
+        }
+    }
+
     /// Reads what has arrived, at most one batch so that releasing is not late.
     fn receive(&mut self, counters: &Counters) {
+        let mut before_ns = None;
         for _ in 0..BATCH_PACKETS_MAX {
             let length = match self.from.as_ref().read(self.line.slot()) {
                 Ok(length) if length >= HEADER_BYTES => length,
@@ -240,6 +255,7 @@ impl Lane {
             };
             // The clock is read after the packet, so that no packet is released early.
             let now_ns = now_ns();
+            self.worked(before_ns.replace(now_ns), now_ns, counters);
             counters.read(now_ns - self.empty_ns);
             match self.line.commit(length, now_ns) {
                 Fate::Held => counters.held(self.line.held_bytes()),

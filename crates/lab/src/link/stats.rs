@@ -25,6 +25,14 @@ impl LinkStats {
         self.up.dropped_packets() + self.down.dropped_packets()
     }
 
+    /// Share of the forwarder's work in which the host ran something else, 0 to 1; `None` when it
+    /// worked too little to tell.
+    pub(crate) fn taken_share(&self) -> Option<f64> {
+        let busy_ns = self.up.busy_ns + self.down.busy_ns;
+        let taken_ns = self.up.taken_ns + self.down.taken_ns;
+        (busy_ns >= BUSY_NS_MIN).then(|| taken_ns as f64 / busy_ns as f64)
+    }
+
     /// Share of one core that the forwarder used.
     pub fn cpu_share(&self) -> f64 {
         self.cpu_ns as f64 / self.wall_ns.max(1) as f64
@@ -60,6 +68,10 @@ pub struct DirectionStats {
     pub waited_p99_ns: u64,
     /// The same, the largest.
     pub waited_max_ns: u64,
+    /// Time the forwarder spent on packets, one after the other; zero without real-time priority.
+    pub busy_ns: u64,
+    /// The part of it spent on packets that took longer than one can: the host ran something else.
+    pub taken_ns: u64,
 }
 
 impl DirectionStats {
@@ -79,6 +91,8 @@ pub(crate) struct Counters {
     pub(crate) dropped_write: AtomicU64,
     /// Most bytes held since the last `reading(true)`.
     pub(crate) queue_bytes_max: AtomicU64,
+    busy_ns: AtomicU64,
+    taken_ns: AtomicU64,
     lateness: AtomicHistogram,
     waited: AtomicHistogram,
 }
@@ -92,6 +106,8 @@ impl Counters {
             dropped_loss: AtomicU64::new(0),
             dropped_write: AtomicU64::new(0),
             queue_bytes_max: AtomicU64::new(0),
+            busy_ns: AtomicU64::new(0),
+            taken_ns: AtomicU64::new(0),
             lateness: AtomicHistogram::new(),
             waited: AtomicHistogram::new(),
         }
@@ -107,6 +123,14 @@ impl Counters {
         self.packets.fetch_add(1, Relaxed);
         self.bytes.fetch_add(bytes as u64, Relaxed);
         self.lateness.count(late_ns);
+    }
+
+    /// Counts what one packet took a thread that nothing in this machine interrupts.
+    pub(crate) fn worked(&self, passed_ns: u64) {
+        self.busy_ns.fetch_add(passed_ns, Relaxed);
+        if passed_ns >= PACKET_NS_MAX {
+            self.taken_ns.fetch_add(passed_ns, Relaxed);
+        }
     }
 
     /// Notes how many bytes the line holds; returns the mark before.
@@ -128,6 +152,8 @@ impl Counters {
             dropped_write: self.dropped_write.load(Relaxed),
             dropped_device,
             queue_bytes_max,
+            busy_ns: self.busy_ns.load(Relaxed),
+            taken_ns: self.taken_ns.load(Relaxed),
             lateness: self.lateness.counts(),
             waited: self.waited.counts(),
         }
@@ -144,6 +170,8 @@ pub(crate) struct Reading {
     pub(crate) dropped_write: u64,
     pub(crate) dropped_device: u64,
     pub(crate) queue_bytes_max: u64,
+    pub(crate) busy_ns: u64,
+    pub(crate) taken_ns: u64,
     pub(crate) lateness: Vec<u64>,
     pub(crate) waited: Vec<u64>,
 }
@@ -167,9 +195,17 @@ impl Reading {
             lateness_max_ns: quantile(&lateness, 1.0),
             waited_p99_ns: quantile(&waited, 0.99),
             waited_max_ns: quantile(&waited, 1.0),
+            busy_ns: self.busy_ns.saturating_sub(earlier.busy_ns),
+            taken_ns: self.taken_ns.saturating_sub(earlier.taken_ns),
         }
     }
 }
+
+/// A packet takes the forwarder some 10 microseconds, a tenth of a millisecond with the interrupts
+/// that may come in between.
+const PACKET_NS_MAX: u64 = 500_000;
+/// Below this, one packet would be a large share.
+const BUSY_NS_MIN: u64 = 50_000_000;
 
 /// A moment to measure from: what `Link::mark` returns.
 #[derive(Debug, Clone)]

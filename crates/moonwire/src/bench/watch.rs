@@ -74,7 +74,7 @@ impl BenchObserver for Watch {
             BenchEvent::CellDisturbed { place, cell } => {
                 let taken = cell.generator.cpu_taken.unwrap_or(0.0) * 100.0;
                 self.say(&format!(
-                    "[{}/{}] {}; measured again: the host took idle processors away {taken:.1} % \
+                    "[{}/{}] {}; measured again: the host took processors away {taken:.1} % \
                      of the time",
                     place.index + 1,
                     place.count,
