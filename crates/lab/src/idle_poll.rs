@@ -5,6 +5,10 @@
 //! latency. A thread of idle priority on each processor keeps them running; everything else
 //! displaces it at once. The same threads look at the clock all the time: where it jumps although
 //! nothing else ran, the host ran somebody else.
+//!
+//! The kernel shares a processor out among sessions or control groups first, and knows who is idle
+//! within each only: beside a busy session a poll would take its own session's share away from what
+//! is measured. It backs off where it has to wait; a processor with that much to do does not halt.
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -115,11 +119,14 @@ impl Shared {
                 continue;
             }
             let switches_now = scheduling::context_switches();
-            if switches_now == switches {
+            if std::mem::replace(&mut switches, switches_now) == switches_now {
                 self.polled_ns.fetch_add(passed_ns, Relaxed);
                 self.taken_ns.fetch_add(passed_ns, Relaxed);
+            } else if passed >= CROWDED_MIN {
+                std::thread::sleep(BACK_OFF);
+                before = Instant::now();
+                switches = scheduling::context_switches();
             }
-            switches = switches_now;
         }
     }
 }
@@ -128,6 +135,10 @@ impl Shared {
 const PAUSES_PER_LOOK: usize = 32;
 /// Interrupts and what follows them take less than this.
 const JUMP_MIN: Duration = Duration::from_micros(300);
+/// What is measured works in shorter pieces than this.
+const CROWDED_MIN: Duration = Duration::from_millis(1);
+/// Of a processor that is never idle, a poll takes a few percent at most.
+const BACK_OFF: Duration = Duration::from_millis(100);
 /// Below a tenth of a second of idle time, one jump would be a large share.
 const POLLED_NS_MIN: u64 = 100_000_000;
 
