@@ -16,9 +16,13 @@ pub(crate) mod load;
 /// Longer than anything a test waits for takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The product, as built for these tests.
+/// The product, as built for these tests. Tests that run under nohup hand on that SIGHUP is to be
+/// ignored, which a terminal does not.
 pub(crate) fn moonwire() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_moonwire"));
+    let mut command = Command::new("env");
+    command
+        .arg("--default-signal=HUP")
+        .arg(env!("CARGO_BIN_EXE_moonwire"));
     command.current_dir(root()).stdin(Stdio::null());
     command
 }
