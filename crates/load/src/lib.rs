@@ -7,6 +7,7 @@ mod client;
 mod cpu;
 mod crew;
 mod desk;
+mod echo;
 mod ledger;
 mod outcome;
 mod payload;
@@ -26,9 +27,11 @@ mod verdict;
 mod worker;
 
 // The public interface is:
+pub use crate::echo::{EchoOutcome, echo};
 pub use crate::run::{Control, Ending, LoadError, Outcome, Phase, Progress, run};
 pub use crate::scenario::{
     Arrival, Pacing, Reconnect, Scenario, ScenarioError, Settings, Stop, TimeUnit, Workload,
 };
 pub use crate::slo::Slo;
 pub use crate::target::Target;
+pub use moonwire_proto::DeflateOffer;

@@ -130,6 +130,7 @@ impl Plan {
             target: target.resource().to_owned(),
             subprotocols: self.scenario.subprotocols.clone(),
             headers: self.scenario.headers.clone(),
+            deflate: self.scenario.deflate,
             key: ClientKey::generate(random_mask),
         };
         self.scenario.targets.iter().map(request).collect()

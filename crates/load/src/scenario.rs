@@ -9,7 +9,8 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::Serialize;
+use moonwire_proto::DeflateOffer;
+use serde::{Serialize, Serializer};
 
 use crate::slo::Slo;
 use crate::target::Target;
@@ -109,6 +110,9 @@ pub struct Settings {
     pub reconnect: Reconnect,
     /// Subprotocols offered in the handshake, most wanted first.
     pub subprotocols: Vec<String>,
+    /// The compression to offer; `None` offers none.
+    #[serde(serialize_with = "deflate_field")]
+    pub deflate: Option<DeflateOffer>,
     /// Further header fields of the handshake.
     pub headers: Vec<(String, String)>,
     /// Take any certificate.
@@ -134,6 +138,14 @@ pub struct Settings {
     pub slo: Vec<Slo>,
 }
 
+/// An offer as it stands in the request.
+fn deflate_field<S: Serializer>(
+    offer: &Option<DeflateOffer>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    offer.map(|offer| offer.field()).serialize(serializer)
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -155,6 +167,7 @@ impl Default for Settings {
             drain: Duration::from_secs(10),
             reconnect: Reconnect::Never,
             subprotocols: Vec::new(),
+            deflate: None,
             headers: Vec::new(),
             insecure: false,
             cacert: None,

@@ -4,6 +4,7 @@
 //! of `proto`; what is sent is framed into the outbox and leaves in one write per turn. The
 //! session never blocks, never reads a clock and owns no buffer while it is idle.
 
+mod codec;
 mod deadline;
 mod detach;
 mod error;
@@ -19,7 +20,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use moonwire_proto::{
-    BuildError, Connection, Request, RequestReader, ResponseReader, UpgradeRequest, accept_response,
+    Acceptance, BuildError, Connection, Request, RequestReader, ResponseReader, UpgradeRequest,
+    accept_response,
 };
 
 use crate::buffer::BufferPool;
@@ -188,18 +190,17 @@ impl Session {
         }
     }
 
-    /// Server: accepts the request that waits for an answer, with one of its subprotocols and
-    /// further header fields. From then on messages can be sent.
-    pub fn accept(
-        &mut self,
-        subprotocol: Option<&str>,
-        extra_headers: &[(&str, &str)],
-    ) -> Result<(), BuildError> {
+    /// Server: accepts the request that waits for an answer. From then on messages can be sent.
+    pub fn accept(&mut self, acceptance: &Acceptance<'_>) -> Result<(), BuildError> {
         let request = self.request().ok_or(BuildError::NotAnUpgrade)?;
-        let response = accept_response(request, subprotocol, extra_headers)?;
+        let (response, deflate) = accept_response(request, acceptance)?;
         self.reserve_outbox();
         self.outbox.extend_from_slice(&response);
-        self.stage = Stage::Open(Connection::server(&self.limits.protocol));
+        let mut connection = Connection::server(&self.limits.protocol);
+        if let Some(agreement) = deflate {
+            connection = connection.with_deflate(&agreement);
+        }
+        self.stage = Stage::Open(connection);
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use moonwire_net::{
     ClientTls, Completion, Driver, EpollDriver, Flushed, Plaintext, ServerTls, Session,
     SessionEvent, SessionLimits, SocketId, Timers, Trust, listen_socket, random_mask,
 };
-use moonwire_proto::{ClientKey, Opcode, UpgradeRequest};
+use moonwire_proto::{Acceptance, ClientKey, Opcode, UpgradeRequest};
 
 /// Counts what each thread holds; a thread frees here what it allocated itself.
 struct Counting;
@@ -121,7 +121,7 @@ impl World {
         let mut input = session.open(received, &mut self.scratch).unwrap();
         while let Some(event) = session.poll(&mut input, now) {
             match event {
-                SessionEvent::Request(_) => session.accept(None, &[]).unwrap(),
+                SessionEvent::Request(_) => session.accept(&Acceptance::default()).unwrap(),
                 SessionEvent::Message { payload, .. } => {
                     self.messages += 1;
                     if self.is_server {
@@ -153,6 +153,7 @@ impl World {
             target: "/".to_owned(),
             subprotocols: Vec::new(),
             headers: Vec::new(),
+            deflate: None,
             key: ClientKey::generate(random_mask),
         };
         let socket = self.driver.connect(&addr.into()).unwrap();

@@ -18,6 +18,8 @@ pub enum ProtocolError {
     ControlFragmented,
     /// A control frame with more than 125 bytes (RFC 6455, 5.5).
     ControlTooLong,
+    /// A compressed message that cannot be inflated (RFC 7692, 7.2.2).
+    DeflateInvalid,
     /// A masked frame from a server (RFC 6455, 5.1).
     FrameMasked,
     /// An unmasked frame from a client (RFC 6455, 5.1).
@@ -30,9 +32,10 @@ pub enum ProtocolError {
     MessageInterleaved,
     /// A reserved opcode (RFC 6455, 5.2).
     OpcodeReserved(u8),
-    /// A message that would exceed `message_bytes_max`; seen on the header, nothing was kept.
+    /// A message that would exceed `message_bytes_max`: seen on the header, before anything of the
+    /// frame was kept, or, of a compressed one, as soon as it has inflated to more.
     PayloadTooLarge {
-        /// Bytes of the message so far, with the declared length of the refused frame.
+        /// Bytes of the message so far, with the declared length of a refused frame.
         actual: u64,
         /// The limit.
         maximum: u64,
@@ -63,7 +66,7 @@ impl ProtocolError {
             | Self::ReservedBits => CloseCode::PROTOCOL_ERROR,
             Self::PayloadTooLarge { .. } => CloseCode::MESSAGE_TOO_BIG,
             Self::TooManyFragments => CloseCode::POLICY_VIOLATION,
-            Self::Utf8Invalid => CloseCode::INVALID_PAYLOAD,
+            Self::DeflateInvalid | Self::Utf8Invalid => CloseCode::INVALID_PAYLOAD,
         }
     }
 }
@@ -80,6 +83,7 @@ impl fmt::Display for ProtocolError {
             }
             Self::ControlFragmented => f.write_str("a control frame is fragmented"),
             Self::ControlTooLong => f.write_str("a control frame has more than 125 bytes"),
+            Self::DeflateInvalid => f.write_str("a compressed message cannot be inflated"),
             Self::FrameMasked => f.write_str("a frame of the server is masked"),
             Self::FrameUnmasked => f.write_str("a frame of the client is not masked"),
             Self::LengthNotMinimal => f.write_str("a payload length is not in its shortest form"),

@@ -65,6 +65,8 @@ pub(crate) struct Header {
     /// Whether this frame ends its message.
     pub(crate) fin: bool,
     pub(crate) kind: FrameKind,
+    /// Whether it begins a compressed message (RFC 7692, 6).
+    pub(crate) compressed: bool,
     /// The mask of a client's frame; `None` for a server's.
     pub(crate) mask: Option<[u8; 4]>,
     /// Length of the header itself: 2 to [`HEADER_BYTES_MAX`].
@@ -78,10 +80,23 @@ pub(crate) struct Header {
 pub(crate) struct Expectation {
     /// Whether the peer must mask, as a client must, or must not.
     pub(crate) masked: bool,
-    /// Bytes and frames of the open message so far; `None` between messages.
-    pub(crate) open_message: Option<(usize, u32)>,
+    /// The open message so far; `None` between messages.
+    pub(crate) open_message: Option<OpenMessage>,
+    /// Whether messages may be compressed.
+    pub(crate) deflate: bool,
     pub(crate) message_bytes_max: usize,
     pub(crate) frames_per_message_max: u32,
+}
+
+/// A message of which frames are still to come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenMessage {
+    /// Payload bytes of its frames so far, as they came.
+    pub(crate) wire_bytes: usize,
+    /// Frames so far.
+    pub(crate) frames: u32,
+    /// Whether it is compressed.
+    pub(crate) compressed: bool,
 }
 
 impl Expectation {
@@ -97,7 +112,7 @@ impl Expectation {
         let Some(&first) = bytes.first() else {
             return Ok(None);
         };
-        let (fin, kind) = self.decode_first(first)?;
+        let (fin, compressed, kind) = self.decode_first(first)?;
         let Some(&second) = bytes.get(1) else {
             return Ok(None);
         };
@@ -114,11 +129,12 @@ impl Expectation {
         let Some((payload_bytes, header_bytes)) = decode_length(short, bytes)? else {
             return Ok(None);
         };
-        let payload_bytes = self.check_length(kind, payload_bytes)?;
+        let payload_bytes = self.check_length(kind, compressed, payload_bytes)?;
         if !self.masked {
             return Ok(Some(Header {
                 fin,
                 kind,
+                compressed,
                 mask: None,
                 header_bytes,
                 payload_bytes,
@@ -131,6 +147,7 @@ impl Expectation {
         Ok(Some(Header {
             fin,
             kind,
+            compressed,
             mask: Some(mask),
             header_bytes,
             payload_bytes,
@@ -138,32 +155,48 @@ impl Expectation {
     }
 
     #[inline(always)]
-    fn decode_first(&self, first: u8) -> Result<(bool, FrameKind), ProtocolError> {
-        if first & RESERVED != 0 {
+    fn decode_first(&self, first: u8) -> Result<(bool, bool, FrameKind), ProtocolError> {
+        let reserved = first & RESERVED;
+        let compressed = reserved == COMPRESSED && self.deflate;
+        if reserved != 0 && !compressed {
             return Err(ProtocolError::ReservedBits);
         }
         let fin = first & FIN != 0;
         let kind = FrameKind::from_u8(first & OPCODE)?;
+        if compressed && !matches!(kind, FrameKind::Data(_)) {
+            // RFC 7692, 6.1: the bit belongs to the first frame of a message only.
+            return Err(ProtocolError::ReservedBits);
+        }
         match (kind, self.open_message) {
             (FrameKind::Control(_), _) if !fin => Err(ProtocolError::ControlFragmented),
             (FrameKind::Continuation, None) => Err(ProtocolError::ContinuationUnexpected),
             (FrameKind::Data(_), Some(_)) => Err(ProtocolError::MessageInterleaved),
-            (FrameKind::Continuation, Some((_, frames)))
-                if frames >= self.frames_per_message_max =>
-            {
+            (FrameKind::Continuation, Some(open)) if open.frames >= self.frames_per_message_max => {
                 Err(ProtocolError::TooManyFragments)
             }
-            _ => Ok((fin, kind)),
+            _ => Ok((fin, compressed, kind)),
         }
     }
 
-    /// Refuses a message that would become too large, before anything of the frame is kept.
+    /// Refuses a message that would become too large, before anything of the frame is kept. How
+    /// large a compressed one becomes is seen when it is inflated; here it is refused only if it
+    /// has more bytes than such a message can need.
     #[inline(always)]
-    fn check_length(&self, kind: FrameKind, payload_bytes: u64) -> Result<usize, ProtocolError> {
-        let maximum = self.message_bytes_max as u64;
-        let before = match (kind, self.open_message) {
-            (FrameKind::Continuation, Some((bytes, _))) => bytes as u64,
-            (FrameKind::Control(_) | FrameKind::Continuation | FrameKind::Data(_), _) => 0,
+    fn check_length(
+        &self,
+        kind: FrameKind,
+        compressed: bool,
+        payload_bytes: u64,
+    ) -> Result<usize, ProtocolError> {
+        let (before, compressed) = match (kind, self.open_message) {
+            (FrameKind::Continuation, Some(open)) => (open.wire_bytes as u64, open.compressed),
+            (FrameKind::Control(_) | FrameKind::Continuation | FrameKind::Data(_), _) => {
+                (0, compressed)
+            }
+        };
+        let maximum = match compressed {
+            true => compressed_bytes_max(self.message_bytes_max),
+            false => self.message_bytes_max as u64,
         };
         let actual = before.saturating_add(payload_bytes);
         let limited = !matches!(kind, FrameKind::Control(_));
@@ -202,16 +235,40 @@ fn decode_length(short: u8, bytes: &[u8]) -> Result<Option<(u64, usize)>, Protoc
     }
 }
 
+/// The most bytes that a message of `message_bytes_max` can reasonably be compressed to: what does
+/// not become smaller is stored in blocks, with 5 bytes to each, which some compressors make as
+/// short as a kilobyte.
+fn compressed_bytes_max(message_bytes_max: usize) -> u64 {
+    let bytes = message_bytes_max as u64;
+    bytes.saturating_add(bytes / 64).saturating_add(1024)
+}
+
+/// How a frame begins, apart from its length.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lead {
+    pub(crate) kind: FrameKind,
+    pub(crate) fin: bool,
+    /// See [`Header::compressed`].
+    pub(crate) compressed: bool,
+}
+
+impl Lead {
+    /// Of a frame that is not the first one of a compressed message.
+    pub(crate) const fn plain(kind: FrameKind, fin: bool) -> Self {
+        Self {
+            kind,
+            fin,
+            compressed: false,
+        }
+    }
+}
+
 /// Appends a whole frame, masked if there is a `mask`.
-pub(crate) fn encode(
-    kind: FrameKind,
-    fin: bool,
-    mask: Option<[u8; 4]>,
-    payload: &[u8],
-    out: &mut Vec<u8>,
-) {
+pub(crate) fn encode(lead: Lead, mask: Option<[u8; 4]>, payload: &[u8], out: &mut Vec<u8>) {
     out.reserve(HEADER_BYTES_MAX + payload.len());
-    out.push(kind.as_u8() | if fin { FIN } else { 0 });
+    let fin = if lead.fin { FIN } else { 0 };
+    let compressed = if lead.compressed { COMPRESSED } else { 0 };
+    out.push(lead.kind.as_u8() | fin | compressed);
     let masked = if mask.is_some() { MASKED } else { 0 };
     match payload.len() {
         length @ 0..126 => out.push(masked | length as u8),
@@ -241,6 +298,8 @@ pub(crate) const CONTROL_BYTES_MAX: usize = 125;
 
 const FIN: u8 = 0x80;
 const RESERVED: u8 = 0x70;
+/// RSV1, which permessage-deflate claims (RFC 7692, 6).
+const COMPRESSED: u8 = 0x40;
 const OPCODE: u8 = 0x0f;
 const MASKED: u8 = 0x80;
 const LENGTH_16: u8 = 126;
@@ -256,6 +315,7 @@ mod tests {
     const SERVER: Expectation = Expectation {
         masked: true,
         open_message: None,
+        deflate: false,
         message_bytes_max: 1 << 20,
         frames_per_message_max: 3,
     };
@@ -266,13 +326,31 @@ mod tests {
     };
     /// The same, inside a message of two frames and 1000 bytes.
     const INSIDE: Expectation = Expectation {
-        open_message: Some((1000, 2)),
+        open_message: Some(OpenMessage {
+            wire_bytes: 1000,
+            frames: 2,
+            compressed: false,
+        }),
         ..CLIENT
+    };
+    /// Between messages that may be compressed.
+    const DEFLATE: Expectation = Expectation {
+        deflate: true,
+        ..CLIENT
+    };
+    /// Inside a message that is compressed.
+    const INFLATING: Expectation = Expectation {
+        open_message: Some(OpenMessage {
+            wire_bytes: 1000,
+            frames: 2,
+            compressed: true,
+        }),
+        ..DEFLATE
     };
 
     fn encoded(kind: FrameKind, fin: bool, mask: Option<[u8; 4]>, payload: &[u8]) -> Vec<u8> {
         let mut out = vec![];
-        encode(kind, fin, mask, payload, &mut out);
+        encode(Lead::plain(kind, fin), mask, payload, &mut out);
         out
     }
 
@@ -322,6 +400,7 @@ mod tests {
                     Header {
                         fin: true,
                         kind,
+                        compressed: false,
                         mask,
                         header_bytes,
                         payload_bytes: length
@@ -369,7 +448,14 @@ mod tests {
             (b"\x82\xff\x00\x00\x00\x00\x00\x10\x00\x01", SERVER, too_large((1 << 20) + 1)),
             (b"\x82\x7f\x7f\xff\xff\xff\xff\xff\xff\xff", CLIENT, too_large(u64::MAX >> 1)),
             (b"\x80\x7f\x00\x00\x00\x00\x00\x0f\xfc\x19", INSIDE, too_large((1 << 20) + 1)),
-            (b"\x80", Expectation { open_message: Some((0, 3)), ..CLIENT }, TooManyFragments),
+            (b"\x80", Expectation { frames_per_message_max: 2, ..INSIDE }, TooManyFragments),
+            (b"\xa1", DEFLATE, ReservedBits),
+            (b"\xd1", DEFLATE, ReservedBits),
+            (b"\xf1", DEFLATE, ReservedBits),
+            (b"\xc9", DEFLATE, ReservedBits),
+            (b"\xc8", DEFLATE, ReservedBits),
+            (b"\xc0", INFLATING, ReservedBits),
+            (b"\xc1", INFLATING, MessageInterleaved),
         ];
         for (bytes, expectation, error) in cases {
             assert_eq!(expectation.decode(bytes), Err(*error), "{bytes:x?}");

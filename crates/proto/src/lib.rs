@@ -1,4 +1,4 @@
-//! RFC 6455 for both roles as pure state machines: bytes in, events and bytes out.
+//! RFC 6455 and RFC 7692 for both roles as pure state machines: bytes in, events and bytes out.
 //!
 //! No I/O, no clock, no randomness of its own and no unsafe code: what a connection does depends
 //! only on the bytes it is given and on the generator of masks it was made with. A caller
@@ -16,6 +16,7 @@ extern crate std;
 
 mod close;
 mod connection;
+mod deflate;
 mod error;
 mod frame;
 mod handshake;
@@ -29,10 +30,13 @@ mod tests;
 // The public interface is:
 pub use close::CloseCode;
 pub use connection::{Connection, Event, MaskSource, PONG_OUT_BYTES_MAX, Role, Step};
+pub use deflate::{
+    Codec, DeflateAgreement, DeflateDirection, DeflateOffer, DeflatePolicy, WindowBits,
+};
 pub use error::{ProtocolError, SendError};
 pub use handshake::{
-    BuildError, ClientKey, Headers, Request, RequestError, RequestReader, Response, ResponseError,
-    ResponseReader, UpgradeRequest, accept_key, accept_response, refusal,
+    Acceptance, BuildError, ClientKey, Headers, Request, RequestError, RequestReader, Response,
+    ResponseError, ResponseReader, UpgradeRequest, accept_key, accept_response, refusal,
 };
 pub use limits::Limits;
 pub use opcode::Opcode;

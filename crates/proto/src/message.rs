@@ -2,8 +2,9 @@
 
 use alloc::vec::Vec;
 
+use crate::deflate::{History, INFLATER_BYTES, Inflation};
 use crate::error::ProtocolError;
-use crate::frame::{CONTROL_BYTES_MAX, ControlKind, Header};
+use crate::frame::{CONTROL_BYTES_MAX, ControlKind, Header, OpenMessage};
 use crate::mask;
 use crate::opcode::Opcode;
 
@@ -11,9 +12,15 @@ use crate::opcode::Opcode;
 #[derive(Debug)]
 pub(crate) struct Assembly {
     opcode: Opcode,
-    /// The unmasked payload so far; its capacity grows with what arrived, never with what was
-    /// announced, and never beyond the limit of a message.
+    /// The unmasked, inflated payload so far; its capacity grows with what arrived, never with what
+    /// was announced, and never beyond the limit of a message.
     payload: Vec<u8>,
+    /// Of a compressed message that is not complete: how its payload goes on.
+    inflation: Option<Inflation>,
+    /// Whether it is compressed.
+    compressed: bool,
+    /// Payload bytes of its frames so far, as they came.
+    wire_bytes: usize,
     /// Of a text: `payload[..valid_bytes]` is valid UTF-8, and the at most 3 bytes after it are
     /// the beginning of a character. Zero for binary.
     valid_bytes: usize,
@@ -28,10 +35,14 @@ pub(crate) struct Assembly {
 }
 
 impl Assembly {
-    pub(crate) fn new(opcode: Opcode) -> Self {
+    /// An empty message, compressed if there is an `inflation`.
+    pub(crate) fn new(opcode: Opcode, inflation: Option<Inflation>) -> Self {
         Self {
             opcode,
             payload: Vec::new(),
+            compressed: inflation.is_some(),
+            inflation,
+            wire_bytes: 0,
             valid_bytes: 0,
             frames: 0,
             fin: false,
@@ -49,10 +60,12 @@ impl Assembly {
         self.missing_bytes = header.payload_bytes;
     }
 
-    /// Takes bytes of the current frame from the front of `input`; returns how many.
+    /// Takes bytes of the current frame from the front of `input`; returns how many. A compressed
+    /// message may refer to `history`.
     pub(crate) fn take(
         &mut self,
         input: &mut [u8],
+        history: Option<&History>,
         message_bytes_max: usize,
     ) -> Result<usize, ProtocolError> {
         let taken = input.len().min(self.missing_bytes);
@@ -61,9 +74,18 @@ impl Assembly {
             mask::apply(mask, part);
             self.mask = Some(mask::after(mask, taken));
         }
-        self.reserve(taken, message_bytes_max);
-        self.payload.extend_from_slice(part);
         self.missing_bytes -= taken;
+        self.wire_bytes += taken;
+        let is_complete = self.is_complete();
+        if let (Some(inflation), Some(history)) = (&mut self.inflation, history) {
+            inflation.take(part, history, &mut self.payload, message_bytes_max)?;
+            if is_complete {
+                inflation.finish(history, &mut self.payload, message_bytes_max)?;
+            }
+        } else {
+            self.reserve(taken, message_bytes_max);
+            self.payload.extend_from_slice(part);
+        }
         if self.opcode == Opcode::Text {
             self.check_text()?;
         }
@@ -77,7 +99,7 @@ impl Assembly {
             return;
         }
         let possible = if self.fin {
-            length + self.missing_bytes
+            length + bytes + self.missing_bytes
         } else {
             message_bytes_max
         };
@@ -118,9 +140,24 @@ impl Assembly {
         &self.payload
     }
 
-    /// Bytes and frames so far, for the check of the next header.
-    pub(crate) fn size(&self) -> (usize, u32) {
-        (self.payload.len(), self.frames)
+    /// What the next header is checked against.
+    pub(crate) fn open(&self) -> OpenMessage {
+        OpenMessage {
+            wire_bytes: self.wire_bytes,
+            frames: self.frames,
+            compressed: self.compressed,
+        }
+    }
+
+    /// The inflation, once nothing more is to be inflated.
+    pub(crate) fn end_inflation(&mut self) -> Option<Inflation> {
+        self.inflation.take()
+    }
+
+    /// Bytes that it holds in memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let inflater = self.inflation.as_ref().map_or(0, |_| INFLATER_BYTES);
+        size_of::<Self>() + self.payload.capacity() + inflater
     }
 }
 
@@ -192,6 +229,7 @@ mod tests {
         Header {
             fin,
             kind,
+            compressed: false,
             mask: None,
             header_bytes: 2,
             payload_bytes,
@@ -200,15 +238,15 @@ mod tests {
 
     #[test]
     fn memory_grows_with_what_arrived_and_stops_at_the_limit() {
-        let mut message = Assembly::new(Opcode::Binary);
+        let mut message = Assembly::new(Opcode::Binary, None);
         message.begin_frame(&frame(false, 1 << 30));
-        message.take(&mut [0; 100], 1 << 30).unwrap();
+        message.take(&mut [0; 100], None, 1 << 30).unwrap();
         assert!(message.payload.capacity() < 300);
 
-        let mut message = Assembly::new(Opcode::Binary);
+        let mut message = Assembly::new(Opcode::Binary, None);
         for part in 0..10 {
             message.begin_frame(&frame(part == 9, 100));
-            message.take(&mut [0; 100], 1000).unwrap();
+            message.take(&mut [0; 100], None, 1000).unwrap();
             assert!(message.payload.capacity() <= 1000);
         }
         assert!(message.is_complete());
@@ -216,12 +254,12 @@ mod tests {
 
     #[test]
     fn growth_is_by_doubling_so_that_many_parts_cost_linear_time() {
-        let mut message = Assembly::new(Opcode::Binary);
+        let mut message = Assembly::new(Opcode::Binary, None);
         let mut moves = 0;
         for _ in 0..10_000 {
             let before = message.payload.capacity();
             message.begin_frame(&frame(false, 10));
-            message.take(&mut [0; 10], 1 << 20).unwrap();
+            message.take(&mut [0; 10], None, 1 << 20).unwrap();
             moves += u32::from(message.payload.capacity() != before);
         }
         assert!(moves < 20, "{moves} reallocations");
@@ -229,10 +267,10 @@ mod tests {
 
     /// Every prefix of a text, byte by byte: the first byte that cannot be right is refused.
     fn first_refused_byte(text: &[u8]) -> Option<usize> {
-        let mut message = Assembly::new(Opcode::Text);
+        let mut message = Assembly::new(Opcode::Text, None);
         message.begin_frame(&frame(true, text.len()));
         text.iter()
-            .position(|byte| message.take(&mut [*byte], 1000).is_err())
+            .position(|byte| message.take(&mut [*byte], None, 1000).is_err())
     }
 
     #[test]
@@ -257,20 +295,23 @@ mod tests {
 
     #[test]
     fn a_character_may_span_frames_but_not_end_the_message_unfinished() {
-        let mut message = Assembly::new(Opcode::Text);
+        let mut message = Assembly::new(Opcode::Text, None);
         message.begin_frame(&frame(false, 1));
-        assert_eq!(message.take(&mut [0xce], 10), Ok(1));
+        assert_eq!(message.take(&mut [0xce], None, 10), Ok(1));
         message.begin_frame(&frame(false, 0));
-        assert_eq!(message.take(&mut [], 10), Ok(0));
+        assert_eq!(message.take(&mut [], None, 10), Ok(0));
         message.begin_frame(&frame(true, 1));
-        assert_eq!(message.take(&mut [0xba, 0xff], 10), Ok(1));
+        assert_eq!(message.take(&mut [0xba, 0xff], None, 10), Ok(1));
         assert_eq!(message.payload(), "κ".as_bytes());
         assert!(message.is_complete());
 
-        let mut message = Assembly::new(Opcode::Text);
+        let mut message = Assembly::new(Opcode::Text, None);
         message.begin_frame(&frame(false, 1));
-        message.take(&mut [0xce], 10).unwrap();
+        message.take(&mut [0xce], None, 10).unwrap();
         message.begin_frame(&frame(true, 0));
-        assert_eq!(message.take(&mut [], 10), Err(ProtocolError::Utf8Invalid));
+        assert_eq!(
+            message.take(&mut [], None, 10),
+            Err(ProtocolError::Utf8Invalid)
+        );
     }
 }

@@ -16,6 +16,12 @@ pub(crate) struct LoadArgs {
     #[arg(required = true, value_name = "URL")]
     pub(crate) urls: Vec<String>,
 
+    /// Send nothing but what comes: one connection echoes until the server ends it (for conformance
+    /// suites)
+    #[arg(long, conflicts_with_all = ["connections", "rate", "duration", "messages", "in_flight",
+          "batch", "hold", "json", "out", "slo"])]
+    pub(crate) echo: bool,
+
     #[command(flatten)]
     pub(crate) connections: ConnectionArgs,
     #[command(flatten)]
@@ -63,6 +69,10 @@ pub(crate) struct ConnectionArgs {
     /// Subprotocol to ask for; repeatable
     #[arg(long, value_name = "NAME")]
     pub(crate) subprotocol: Vec<String>,
+    /// Offer permessage-deflate, with these parameters if any are given
+    #[arg(long, value_name = "PARAMETERS", num_args = 0..=1, require_equals = true,
+          default_missing_value = "")]
+    pub(crate) deflate: Option<String>,
     /// Header of the upgrade request; repeatable
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub(crate) headers: Vec<String>,
@@ -182,6 +192,8 @@ const EXAMPLES: &str = "Examples:
     moonwire load ws://127.0.0.1:5083/echo -c 1000 -q 10k -d 1m
   The same, at most one in flight on each connection, failing above 5 ms:
     moonwire load ws://127.0.0.1:5083/echo -c 1000 -q 10k -p 1 --slo 'p(99)<5ms'
+  Compressed messages, with a window of 4 KiB for the server's:
+    moonwire load ws://127.0.0.1:5083/echo --deflate='server_max_window_bits=12'
   Plain and TLS in one run, 1 KiB binary, a report in ./out:
     moonwire load ws://host/echo wss://host/echo -k --binary --message-size 1KiB --out out
 

@@ -5,7 +5,7 @@ mod settings;
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use moonwire_lab::{LocalServer, describe_environment};
 use moonwire_load::{Control, Ending, Outcome, Progress, Scenario};
 use moonwire_report::{Content, Run, Style, Verdict, render_all, summary, write_run};
@@ -22,6 +22,9 @@ use crate::signals;
 /// Runs the load, prints its summary and writes what was asked for.
 pub(crate) fn run(args: LoadArgs) -> Result<Exit> {
     let scenario = Scenario::new(settings::resolve(&args)?)?;
+    if args.echo {
+        return echo(&scenario, args.output.quiet);
+    }
     prepare(&args.output)?;
     let mut environment = describe_environment(std::env::args().collect(), scenario.seed);
     // A local server is sampled beside the run; a remote one cannot be.
@@ -57,6 +60,29 @@ pub(crate) fn run(args: LoadArgs) -> Result<Exit> {
         content: Content::Load(Box::new(outcome.cell)),
     };
     Ok(output::exit_after(exit, publish(&run, &args.output)))
+}
+
+/// Echoes on one connection; what ended it in one line.
+fn echo(scenario: &Scenario, quiet: bool) -> Result<Exit> {
+    let stop = signals::stop_on_interrupt()?;
+    let outcome = moonwire_load::echo(scenario, &stop)?;
+    let compressed = if outcome.deflate { ", compressed" } else { "" };
+    let end = match (&outcome.error, &outcome.close) {
+        (Some(error), _) => error.clone(),
+        (None, Some((Some(code), reason))) => format!("closed by the server: {code} {reason}"),
+        (None, Some((None, _))) => "closed by the server without a code".to_owned(),
+        (None, None) => "interrupted".to_owned(),
+    };
+    if !outcome.upgraded && outcome.error.is_some() {
+        bail!("{end}");
+    }
+    if !quiet {
+        output::answer(&format!("{} echoed{compressed}; {end}\n", outcome.messages))?;
+    }
+    Ok(match (&outcome.error, &outcome.close) {
+        (None, None) => Exit::Interrupted,
+        _ => Exit::Success,
+    })
 }
 
 /// The more serious answer wins: an interrupted run is no judgement on its thresholds, and an

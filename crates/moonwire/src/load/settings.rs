@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use moonwire_load::{
-    Arrival, Pacing, Reconnect, Settings, Slo, Stop, Target, TimeUnit as LoadTimeUnit, Workload,
+    Arrival, DeflateOffer, Pacing, Reconnect, Settings, Slo, Stop, Target,
+    TimeUnit as LoadTimeUnit, Workload,
 };
 
 use super::args::{LoadArgs, MessageArgs, PacingArgs, Payload, TimeUnit};
@@ -47,6 +48,7 @@ pub(super) fn resolve(args: &LoadArgs) -> Result<Settings> {
         drain: args.pacing.drain,
         reconnect: reconnect(&connections.reconnect)?,
         subprotocols: connections.subprotocol.clone(),
+        deflate: connections.deflate.as_deref().map(deflate).transpose()?,
         headers: connections
             .headers
             .iter()
@@ -188,6 +190,15 @@ pub(crate) fn check_batches(batches: u64, wait: Duration) -> Result<()> {
         bail!("{batches} batches, one every {wait:?}, take longer than the maximum of 30 days");
     }
     Ok(())
+}
+
+fn deflate(parameters: &str) -> Result<DeflateOffer> {
+    DeflateOffer::parse(parameters).with_context(|| {
+        format!(
+            "--deflate='{parameters}' must be parameters of permessage-deflate, such as \
+             'server_no_context_takeover; client_max_window_bits=10'"
+        )
+    })
 }
 
 fn small(value: u64, flag: &str) -> Result<u32> {

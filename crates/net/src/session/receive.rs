@@ -2,6 +2,7 @@
 
 use moonwire_proto::{Connection, Event, Request};
 
+use super::codec::with_codec;
 use super::error::SessionError;
 use super::event::SessionEvent;
 use super::handshake::{Answer, Handshake};
@@ -93,7 +94,8 @@ impl Session {
             return None;
         };
         let Input { bytes, taken } = input;
-        let step = connection.receive(bytes.get_mut(*taken..)?, &mut self.outbox);
+        let rest = bytes.get_mut(*taken..)?;
+        let step = with_codec(|codec| connection.receive(rest, &mut self.outbox, codec));
         *taken += step.taken;
         Some(match step.event? {
             Event::Message { opcode, payload } => SessionEvent::Message { opcode, payload },
@@ -222,7 +224,10 @@ impl Session {
                 })
             }
             Ok(Answer::Upgraded(response, timings)) => {
-                let connection = Connection::client(&self.limits.protocol, random_mask);
+                let mut connection = Connection::client(&self.limits.protocol, random_mask);
+                if let Some(agreement) = response.deflate() {
+                    connection = connection.with_deflate(agreement);
+                }
                 self.stage = Stage::Open(connection);
                 self.note_heard(now);
                 Some(SessionEvent::Upgraded { response, timings })

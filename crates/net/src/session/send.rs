@@ -4,6 +4,7 @@ use std::io;
 
 use moonwire_proto::{CloseCode, Opcode, refusal};
 
+use super::codec::with_codec;
 use super::error::{SendError, SessionError};
 use super::event::{Flushed, SessionEvent};
 use super::{Phase, Session, Stage};
@@ -33,7 +34,10 @@ impl Session {
         if self.phase > Phase::Active {
             return Err(SendError::NotOpen);
         }
-        Ok(connection.send(opcode, payload, &mut self.outbox)?)
+        let out = &mut self.outbox;
+        Ok(with_codec(|codec| {
+            connection.send(opcode, payload, out, codec)
+        })?)
     }
 
     /// Queues a message in frames of `fragment_bytes` each, under the same bound as `send`.
@@ -58,7 +62,10 @@ impl Session {
         let Stage::Open(connection) = &mut self.stage else {
             return Err(SendError::NotOpen);
         };
-        Ok(connection.send_fragmented(opcode, payload, fragment_bytes, &mut self.outbox)?)
+        let out = &mut self.outbox;
+        Ok(with_codec(|codec| {
+            connection.send_fragmented(opcode, payload, fragment_bytes, out, codec)
+        })?)
     }
 
     /// Queues a ping with at most 125 bytes.

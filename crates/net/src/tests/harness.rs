@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use moonwire_proto::{ClientKey, CloseCode, Opcode, UpgradeRequest, refusal};
+use moonwire_proto::{Acceptance, ClientKey, CloseCode, Opcode, UpgradeRequest, refusal};
 
 use crate::driver::{Completion, ConnectTarget, Driver, SocketId, Transport};
 use crate::{
@@ -24,7 +24,7 @@ pub(crate) enum Answer {
 impl Answer {
     fn give(self, session: &mut Session) {
         match self {
-            Self::Accept => session.accept(None, &[]).unwrap(),
+            Self::Accept => session.accept(&Acceptance::default()).unwrap(),
             Self::Later => {}
             Self::Refuse => session.refuse(&refusal(404, &[], b"no such service").unwrap()),
         }
@@ -89,6 +89,7 @@ impl<D: Driver> Loop<D> {
             target: "/echo".to_owned(),
             subprotocols: Vec::new(),
             headers: Vec::new(),
+            deflate: None,
             key: ClientKey::generate(random_mask),
         };
         let socket = self.driver.connect(&ConnectTarget::from(addr)).unwrap();
@@ -117,7 +118,7 @@ impl<D: Driver> Loop<D> {
     }
 
     pub(crate) fn accept(&mut self, socket: SocketId) {
-        self.session(socket).accept(None, &[]).unwrap();
+        self.session(socket).accept(&Acceptance::default()).unwrap();
         self.poll_unread(socket);
     }
 

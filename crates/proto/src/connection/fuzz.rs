@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{Connection, Event};
+use crate::deflate::Codec;
 use crate::limits::Limits;
 
 /// Reads `input` as a role, sizes of reads and what a peer sends; checks what must always hold.
@@ -40,6 +41,7 @@ fn story(role: u8, bytes: &[u8], sizes: &[u8]) -> (Vec<String>, Vec<u8>) {
         0 => Connection::server(&limits),
         _ => Connection::client(&limits, || 0x0102_0304),
     };
+    let mut codec = Codec::new();
     let (mut told, mut out, mut rest) = (Vec::new(), Vec::new(), bytes);
     let sizes = sizes
         .iter()
@@ -50,7 +52,7 @@ fn story(role: u8, bytes: &[u8], sizes: &[u8]) -> (Vec<String>, Vec<u8>) {
         let mut now = now.to_vec();
         let mut start = 0;
         loop {
-            let step = connection.receive(&mut now[start..], &mut out);
+            let step = connection.receive(&mut now[start..], &mut out, &mut codec);
             start += step.taken;
             match step.event {
                 Some(event) => told.push(words(event)),
@@ -76,7 +78,7 @@ fn words(event: Event<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::{self, FrameKind};
+    use crate::frame::{self, FrameKind, Lead};
     use crate::opcode::Opcode;
 
     /// Half noise, half frames with noise in them: noise alone never gets past a header.
@@ -99,7 +101,7 @@ mod tests {
             let mask = (role == 0).then(|| random.u32(..).to_ne_bytes());
             let kind = [FrameKind::Data(Opcode::Text), FrameKind::Continuation][random.usize(..2)];
             let start = input.len();
-            frame::encode(kind, random.bool(), mask, &payload, &mut input);
+            frame::encode(Lead::plain(kind, random.bool()), mask, &payload, &mut input);
             // Any opcode, mostly the good ones.
             if random.u8(..3) == 0 {
                 input[start] = (input[start] & 0x80) | random.u8(..11);

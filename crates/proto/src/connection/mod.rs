@@ -13,6 +13,7 @@ mod send;
 use alloc::boxed::Box;
 
 use crate::close::CloseCode;
+use crate::deflate::{DeflateAgreement, DeflateDirection, History, Setting};
 use crate::error::ProtocolError;
 use crate::frame::HEADER_BYTES_MAX;
 use crate::limits::Limits;
@@ -75,6 +76,19 @@ struct PartialHeader {
     length: u8,
 }
 
+/// What compression needs of one connection.
+#[derive(Debug)]
+struct Deflate {
+    /// What the peer's next message may refer to.
+    received: History,
+    /// What our next message may refer to.
+    sent: History,
+    /// How our messages are compressed.
+    setting: Setting,
+    /// See [`DeflateAgreement::threshold_bytes`].
+    threshold_bytes: usize,
+}
+
 /// The state of one connection after its handshake.
 #[derive(Debug)]
 pub struct Connection {
@@ -86,6 +100,8 @@ pub struct Connection {
     message: Option<Box<Assembly>>,
     /// The control frame that is not complete, or that the last call completed.
     control: Option<Box<ControlAssembly>>,
+    /// How messages are compressed; `None`: they are not.
+    deflate: Option<Box<Deflate>>,
     /// The payload of the latest ping, if its pong was put off.
     pong_owed: Option<Box<[u8]>>,
     /// See [`Limits::frames_per_message_max`].
@@ -111,12 +127,31 @@ impl Connection {
         Self::new(limits, Some(mask_source))
     }
 
+    /// The same connection, whose messages may be compressed as was agreed in the handshake.
+    pub fn with_deflate(mut self, agreement: &DeflateAgreement) -> Self {
+        let (received, sent): (&DeflateDirection, _) = match self.role() {
+            Role::Client => (&agreement.server, &agreement.client),
+            Role::Server => (&agreement.client, &agreement.server),
+        };
+        self.deflate = Some(Box::new(Deflate {
+            received: History::new(received),
+            sent: History::new(sent),
+            setting: Setting {
+                window_bits: sent.window_bits,
+                level: agreement.level,
+            },
+            threshold_bytes: agreement.threshold_bytes,
+        }));
+        self
+    }
+
     fn new(limits: &Limits, mask_source: Option<MaskSource>) -> Self {
         Self {
             message_bytes_max: limits.message_bytes_max,
             mask_source,
             message: None,
             control: None,
+            deflate: None,
             pong_owed: None,
             frames_per_message_max: limits.frames_per_message_max,
             header: PartialHeader::default(),
@@ -153,6 +188,21 @@ impl Connection {
     /// the socket and a client waits for that (RFC 6455, 7.1.1).
     pub fn is_closed(&self) -> bool {
         self.failed || (self.close_sent && self.close_received)
+    }
+
+    /// Bytes that the connection holds in memory beyond itself: of an unfinished message or control
+    /// frame, and for compression.
+    pub fn memory_bytes(&self) -> usize {
+        let message = self.message.as_ref();
+        let control = self.control.as_ref();
+        let pong = self.pong_owed.as_ref();
+        let deflate = self.deflate.as_ref().map_or(0, |deflate| {
+            size_of::<Deflate>() + deflate.received.memory_bytes() + deflate.sent.memory_bytes()
+        });
+        message.map_or(0, |message| message.memory_bytes())
+            + control.map_or(0, |control| size_of_val(&**control))
+            + pong.map_or(0, |pong| pong.len())
+            + deflate
     }
 
     /// Whether anything of the peer is kept beyond the connection itself.

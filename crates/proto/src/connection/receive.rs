@@ -6,8 +6,9 @@ use core::ops::Range;
 
 use super::{Connection, Event, PartialHeader, Step};
 use crate::close;
+use crate::deflate::Codec;
 use crate::error::ProtocolError;
-use crate::frame::{ControlKind, Expectation, FrameKind, HEADER_BYTES_MAX, Header};
+use crate::frame::{ControlKind, Expectation, FrameKind, HEADER_BYTES_MAX, Header, OpenMessage};
 use crate::mask;
 use crate::message::{Assembly, ControlAssembly};
 use crate::opcode::Opcode;
@@ -17,12 +18,18 @@ impl Connection {
     ///
     /// The caller calls again with the rest of the input until nothing is taken and there is no
     /// event; that last call also frees what a message was assembled in. Payloads are unmasked in
-    /// place; a message that arrived whole is borrowed from `input` without a copy.
+    /// place; a message that arrived whole is borrowed from `input` without a copy, unless it is
+    /// compressed: it is inflated with `codec`, which all connections of a thread share.
     ///
     /// Pongs and close frames are appended to `out`. While `out` holds [`PONG_OUT_BYTES_MAX`] or
     /// more, pings are not answered at once: the latest is remembered for
     /// [`Self::send_owed_pong`], the ones before it are not answered (RFC 6455, 5.5.3).
-    pub fn receive<'a>(&'a mut self, input: &'a mut [u8], out: &mut Vec<u8>) -> Step<'a> {
+    pub fn receive<'a>(
+        &'a mut self,
+        input: &'a mut [u8],
+        out: &mut Vec<u8>,
+        codec: &mut Codec,
+    ) -> Step<'a> {
         self.forget_delivered();
         if out.len() < PONG_OUT_BYTES_MAX {
             self.send_owed_pong(out);
@@ -47,7 +54,7 @@ impl Connection {
                     event: None,
                 };
             }
-            match self.advance(rest) {
+            match self.advance(rest, codec) {
                 Ok(progress) => {
                     let start = taken;
                     taken += progress.taken;
@@ -111,6 +118,9 @@ impl Connection {
         let FrameKind::Data(opcode) = header.kind else {
             return None;
         };
+        if header.compressed {
+            return None;
+        }
         let place = header.header_bytes..header.header_bytes + header.payload_bytes;
         let payload = input.get_mut(place.clone()).filter(|_| header.fin)?;
         match reveal(opcode, header.mask, payload) {
@@ -125,17 +135,18 @@ impl Connection {
 
     /// What the next frame is checked against.
     #[inline]
-    fn expectation(&self, open_message: Option<(usize, u32)>) -> Expectation {
+    fn expectation(&self, open_message: Option<OpenMessage>) -> Expectation {
         Expectation {
             masked: self.mask_source.is_none(),
             open_message,
+            deflate: self.deflate.is_some(),
             message_bytes_max: self.message_bytes_max,
             frames_per_message_max: self.frames_per_message_max,
         }
     }
 
     /// Takes at most one frame, or one part of a frame, from the front of `input`.
-    fn advance(&mut self, input: &mut [u8]) -> Result<Progress, ProtocolError> {
+    fn advance(&mut self, input: &mut [u8], codec: &mut Codec) -> Result<Progress, ProtocolError> {
         if self.control.is_some() {
             return Ok(self.continue_control(input));
         }
@@ -144,7 +155,7 @@ impl Connection {
             .as_ref()
             .is_some_and(|message| message.is_within_frame())
         {
-            return self.continue_data(input);
+            return self.continue_data(input, codec);
         }
         let Some((header, taken)) = self.next_header(input)? else {
             return Ok(Progress {
@@ -155,8 +166,8 @@ impl Connection {
         let payload = input.get_mut(taken..).unwrap_or_default();
         let progress = match header.kind {
             FrameKind::Control(kind) => self.begin_control(kind, &header, payload),
-            FrameKind::Data(opcode) => self.begin_data(opcode, &header, payload)?,
-            FrameKind::Continuation => self.continue_message(&header, payload)?,
+            FrameKind::Data(opcode) => self.begin_data(opcode, &header, payload, codec)?,
+            FrameKind::Continuation => self.continue_message(&header, payload, codec)?,
         };
         let ended = progress.ended.map(|ended| ended.shifted(taken));
         Ok(Progress {
@@ -168,7 +179,7 @@ impl Connection {
     /// The next header, and how many bytes of `input` belong to it. `None`: all of `input` does,
     /// and was kept. A header that came alone is kept until the first byte of its payload comes.
     fn next_header(&mut self, input: &[u8]) -> Result<Option<(Header, usize)>, ProtocolError> {
-        let open_message = self.message.as_ref().map(|message| message.size());
+        let open_message = self.message.as_ref().map(|message| message.open());
         let expectation = self.expectation(open_message);
         let kept = usize::from(self.header.length);
         let mut bytes = self.header.bytes;
@@ -212,10 +223,14 @@ impl Connection {
         opcode: Opcode,
         header: &Header,
         input: &mut [u8],
+        codec: &mut Codec,
     ) -> Result<Progress, ProtocolError> {
-        let Some(payload) = input.get_mut(..header.payload_bytes).filter(|_| header.fin) else {
-            self.message = Some(Box::new(Assembly::new(opcode)));
-            return self.continue_message(header, input);
+        let is_plain = header.fin && !header.compressed;
+        let Some(payload) = input.get_mut(..header.payload_bytes).filter(|_| is_plain) else {
+            let deflate = self.deflate.as_ref().filter(|_| header.compressed);
+            let inflation = deflate.map(|deflate| codec.begin_inflation(&deflate.received));
+            self.message = Some(Box::new(Assembly::new(opcode, inflation)));
+            return self.continue_message(header, input, codec);
         };
         reveal(opcode, header.mask, payload)?;
         let place = Place::Input(0..header.payload_bytes);
@@ -231,22 +246,35 @@ impl Connection {
         &mut self,
         header: &Header,
         input: &mut [u8],
+        codec: &mut Codec,
     ) -> Result<Progress, ProtocolError> {
         if let Some(message) = &mut self.message {
             message.begin_frame(header);
         }
-        self.continue_data(input)
+        self.continue_data(input, codec)
     }
 
     /// More of a frame of the open message arrived.
-    fn continue_data(&mut self, input: &mut [u8]) -> Result<Progress, ProtocolError> {
+    fn continue_data(
+        &mut self,
+        input: &mut [u8],
+        codec: &mut Codec,
+    ) -> Result<Progress, ProtocolError> {
         let Some(message) = &mut self.message else {
             return Err(ProtocolError::ContinuationUnexpected);
         };
-        let taken = message.take(input, self.message_bytes_max)?;
-        let ended = message
-            .is_complete()
-            .then(|| Ended::Message(message.opcode(), Place::Kept));
+        let history = self.deflate.as_ref().map(|deflate| &deflate.received);
+        let taken = message.take(input, history, self.message_bytes_max)?;
+        if !message.is_complete() {
+            return Ok(Progress { taken, ended: None });
+        }
+        if let Some(inflation) = message.end_inflation() {
+            codec.end_inflation(inflation);
+            if let Some(deflate) = &mut self.deflate {
+                deflate.received.append(message.payload());
+            }
+        }
+        let ended = Some(Ended::Message(message.opcode(), Place::Kept));
         Ok(Progress { taken, ended })
     }
 

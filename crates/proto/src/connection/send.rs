@@ -2,24 +2,25 @@
 
 use alloc::vec::Vec;
 
-use super::Connection;
+use super::{Connection, Deflate};
 use crate::close::{self, CloseCode};
+use crate::deflate::Codec;
 use crate::error::SendError;
-use crate::frame::{self, CONTROL_BYTES_MAX, ControlKind, FrameKind};
+use crate::frame::{self, CONTROL_BYTES_MAX, ControlKind, FrameKind, Lead};
 use crate::opcode::Opcode;
 
 impl Connection {
-    /// Appends a message in one frame. The payload of a text message must be UTF-8: the caller
-    /// knows, it is not looked at again here.
+    /// Appends a message in one frame, compressed with `codec` where that was agreed and makes it
+    /// smaller. The payload of a text message must be UTF-8: the caller knows, it is not looked at
+    /// again here.
     pub fn send(
         &mut self,
         opcode: Opcode,
         payload: &[u8],
         out: &mut Vec<u8>,
+        codec: &mut Codec,
     ) -> Result<(), SendError> {
-        self.check_open()?;
-        self.send_frame(FrameKind::Data(opcode), true, payload, out);
-        Ok(())
+        self.send_fragmented(opcode, payload, usize::MAX, out, codec)
     }
 
     /// Appends a message in frames of `fragment_bytes` of payload, the last one with the rest. No
@@ -30,18 +31,29 @@ impl Connection {
         payload: &[u8],
         fragment_bytes: usize,
         out: &mut Vec<u8>,
+        codec: &mut Codec,
     ) -> Result<(), SendError> {
         self.check_open()?;
-        let mut kind = FrameKind::Data(opcode);
-        let mut rest = payload;
+        let compressed = match &mut self.deflate {
+            Some(deflate) => deflate.compress(payload, codec),
+            None => None,
+        };
+        let mut lead = Lead {
+            kind: FrameKind::Data(opcode),
+            fin: false,
+            compressed: compressed.is_some(),
+        };
+        let mut rest = compressed.unwrap_or(payload);
         while let Some((part, after)) = rest.split_at_checked(fragment_bytes.max(1))
             && !after.is_empty()
         {
-            self.send_frame(kind, false, part, out);
-            kind = FrameKind::Continuation;
+            self.send_frame(lead, part, out);
+            lead.kind = FrameKind::Continuation;
+            lead.compressed = false;
             rest = after;
         }
-        self.send_frame(kind, true, rest, out);
+        lead.fin = true;
+        self.send_frame(lead, rest, out);
         Ok(())
     }
 
@@ -94,12 +106,25 @@ impl Connection {
     /// Appends a control frame with at most 125 bytes.
     pub(super) fn send_control(&self, kind: ControlKind, payload: &[u8], out: &mut Vec<u8>) {
         debug_assert!(payload.len() <= CONTROL_BYTES_MAX);
-        self.send_frame(FrameKind::Control(kind), true, payload, out);
+        self.send_frame(Lead::plain(FrameKind::Control(kind), true), payload, out);
     }
 
-    fn send_frame(&self, kind: FrameKind, fin: bool, payload: &[u8], out: &mut Vec<u8>) {
+    fn send_frame(&self, lead: Lead, payload: &[u8], out: &mut Vec<u8>) {
         // RFC 6455, 5.3: a new mask for each frame of a client.
         let mask = self.mask_source.map(|source| source().to_ne_bytes());
-        frame::encode(kind, fin, mask, payload, out);
+        frame::encode(lead, mask, payload, out);
+    }
+}
+
+impl Deflate {
+    /// The message as it is to be sent; `None`: as it is. Only what is sent compressed becomes part
+    /// of the window (RFC 7692, 7.2.3.2).
+    fn compress<'a>(&mut self, payload: &[u8], codec: &'a mut Codec) -> Option<&'a [u8]> {
+        if payload.len() < self.threshold_bytes {
+            return None;
+        }
+        let compressed = codec.compress(self.setting, &self.sent, payload)?;
+        self.sent.append(payload);
+        Some(compressed)
     }
 }

@@ -9,6 +9,7 @@ use core::{fmt, str};
 use super::head::{is_host, is_token};
 use super::key::{ClientKey, accept_key};
 use super::request::Request;
+use crate::deflate::{DeflateAgreement, DeflateOffer, DeflatePolicy};
 
 /// A client's upgrade request (RFC 6455, 4.1).
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -21,6 +22,8 @@ pub struct UpgradeRequest {
     pub subprotocols: Vec<String>,
     /// Further header fields, such as `Origin`.
     pub headers: Vec<(String, String)>,
+    /// The compression to offer.
+    pub deflate: Option<DeflateOffer>,
     /// New for each connection.
     pub key: ClientKey,
 }
@@ -46,6 +49,9 @@ impl UpgradeRequest {
         if !self.subprotocols.is_empty() {
             head.own("Sec-WebSocket-Protocol", &self.subprotocols.join(", "));
         }
+        if let Some(offer) = &self.deflate {
+            head.own("Sec-WebSocket-Extensions", &offer.field());
+        }
         for (name, value) in &self.headers {
             head.foreign(name, value)?;
         }
@@ -53,12 +59,22 @@ impl UpgradeRequest {
     }
 }
 
-/// The 101 response that accepts `request`, with one of its subprotocols and further fields.
+/// How a server accepts a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Acceptance<'a> {
+    /// One of the subprotocols that the request offers.
+    pub subprotocol: Option<&'a str>,
+    /// How an offer of compression is answered; `None`: it is ignored, which declines it.
+    pub deflate: Option<&'a DeflatePolicy>,
+    /// Further header fields.
+    pub extra_headers: &'a [(&'a str, &'a str)],
+}
+
+/// The 101 response that accepts `request`, and the compression it agrees to.
 pub fn accept_response(
     request: &Request,
-    subprotocol: Option<&str>,
-    extra_headers: &[(&str, &str)],
-) -> Result<Vec<u8>, BuildError> {
+    acceptance: &Acceptance<'_>,
+) -> Result<(Vec<u8>, Option<DeflateAgreement>), BuildError> {
     let key = request
         .key()
         .filter(|_| request.is_upgrade())
@@ -71,16 +87,22 @@ pub fn accept_response(
         "Sec-WebSocket-Accept",
         str::from_utf8(&accept).expect("base64 is ASCII"),
     );
-    if let Some(chosen) = subprotocol {
+    if let Some(chosen) = acceptance.subprotocol {
         if !is_token(chosen) || !request.subprotocols().any(|offered| offered == chosen) {
             return Err(BuildError::Subprotocol);
         }
         head.own("Sec-WebSocket-Protocol", chosen);
     }
-    for (name, value) in extra_headers {
+    let offers = request.headers().all("sec-websocket-extensions");
+    let granted = acceptance.deflate.and_then(|policy| policy.answer(offers));
+    let agreement = granted.map(|(agreement, field)| {
+        head.own("Sec-WebSocket-Extensions", &field);
+        agreement
+    });
+    for (name, value) in acceptance.extra_headers {
         head.foreign(name, value)?;
     }
-    Ok(head.end(b""))
+    Ok((head.end(b""), agreement))
 }
 
 /// A whole response that does not upgrade, with `Content-Length` and `Connection: close`: a
@@ -235,6 +257,7 @@ mod tests {
             target: "/echo?a=b".to_string(),
             subprotocols: vec!["chat".to_string(), "v2".to_string()],
             headers: vec![("Origin".to_string(), "http://a".to_string())],
+            deflate: None,
             key: ClientKey::from_nonce([7; 16]),
         }
     }
@@ -257,7 +280,14 @@ mod tests {
         assert_eq!(request.target(), upgrade.target);
         assert_eq!(request.host(), upgrade.host);
         assert_eq!(request.header("origin"), Some("http://a"));
-        let head = accept_response(&request, Some("v2"), &[("Server", "moonwire")]).unwrap();
+        let head = {
+            let acceptance = Acceptance {
+                subprotocol: Some("v2"),
+                extra_headers: &[("Server", "moonwire")],
+                ..Acceptance::default()
+            };
+            accept_response(&request, &acceptance).unwrap().0
+        };
         let mut reader = ResponseReader::new(&upgrade, &Limits::default());
         let (response, taken) = reader.receive(&head).unwrap().unwrap();
         assert!(response.is_upgrade());
@@ -309,11 +339,23 @@ mod tests {
             "Sec-WebSocket-Accept",
             "Sec-WebSocket-Extensions",
         ] {
-            let refused = accept_response(&request, None, &[(name, "a")]);
+            let refused = accept_response(
+                &request,
+                &Acceptance {
+                    extra_headers: &[(name, "a")],
+                    ..Acceptance::default()
+                },
+            );
             assert_eq!(refused, Err(BuildError::HeaderName), "{name}");
         }
         for chosen in ["other", "", "chat, v2", "v2\r\nA: b"] {
-            let refused = accept_response(&request, Some(chosen), &[]);
+            let refused = accept_response(
+                &request,
+                &Acceptance {
+                    subprotocol: Some(chosen),
+                    ..Acceptance::default()
+                },
+            );
             assert_eq!(refused, Err(BuildError::Subprotocol), "{chosen}");
         }
     }
@@ -357,7 +399,7 @@ mod tests {
             .unwrap()
             .unwrap();
         assert_eq!(
-            accept_response(&request, None, &[]),
+            accept_response(&request, &Acceptance::default()),
             Err(BuildError::NotAnUpgrade)
         );
     }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{RequestReader, ResponseReader, UpgradeRequest, accept_response};
+use super::{Acceptance, RequestReader, ResponseReader, UpgradeRequest, accept_response};
 use crate::handshake::ClientKey;
 use crate::limits::Limits;
 
@@ -30,7 +30,7 @@ fn fuzz_handshake(input: &[u8]) {
     if let Ok(Some((request, _))) = request
         && request.is_upgrade()
     {
-        accept_response(&request, None, &[]).expect("an upgrade can be accepted");
+        accept_response(&request, &Acceptance::default()).expect("an upgrade can be accepted");
     }
 
     let upgrade = UpgradeRequest {
@@ -38,6 +38,7 @@ fn fuzz_handshake(input: &[u8]) {
         target: "/".into(),
         subprotocols: Vec::new(),
         headers: Vec::new(),
+        deflate: None,
         key: ClientKey::from_nonce(*b"the sample nonce"),
     };
     let read = |sizes: &[u8]| {

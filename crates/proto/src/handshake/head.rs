@@ -193,8 +193,12 @@ pub(super) fn is_host(host: &str) -> bool {
 
 /// Whether this is a token (RFC 9110, 5.6.2).
 pub(super) fn is_token(text: &str) -> bool {
-    let is_tchar = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !text.is_empty() && text.bytes().all(is_tchar)
+    !text.is_empty() && text.bytes().all(is_token_byte)
+}
+
+/// Whether a token can have this byte (RFC 9110, 5.6.2, "tchar").
+pub(crate) fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 #[cfg(test)]

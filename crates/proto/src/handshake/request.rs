@@ -10,6 +10,7 @@ use httparse::Status;
 use super::build::refusal;
 use super::head::{HeadError, HeadReader, Headers, is_host};
 use super::key::is_client_key;
+use crate::deflate;
 use crate::limits::Limits;
 
 /// Reads one request head, split over any number of reads.
@@ -105,6 +106,10 @@ impl Request {
         }
         if self.headers.only("sec-websocket-version") != Some("13") {
             return Err(RequestError::WebSocketVersionUnknown);
+        }
+        let mut extensions = self.headers.all("sec-websocket-extensions");
+        if !extensions.all(deflate::is_extension_list) {
+            return Err(RequestError::ExtensionsMalformed);
         }
         match self.headers.only("sec-websocket-key") {
             Some(key) if is_client_key(key) => Ok(()),
@@ -211,6 +216,8 @@ pub enum RequestError {
     BodyUnexpected,
     /// Two lengths of the body, or a length and a transfer coding.
     ContentLengthConflict,
+    /// A `Sec-WebSocket-Extensions` that is not a list of extensions (RFC 6455, 9.1).
+    ExtensionsMalformed,
     /// Not an HTTP/1.1 head: a bare CR or LF, a control character, a folded line and the like.
     HeadMalformed,
     /// More bytes than `header_bytes_max`.
@@ -237,6 +244,7 @@ impl RequestError {
         match self {
             Self::BodyUnexpected
             | Self::ContentLengthConflict
+            | Self::ExtensionsMalformed
             | Self::HeadMalformed
             | Self::HostInvalid
             | Self::KeyInvalid
@@ -264,6 +272,7 @@ impl fmt::Display for RequestError {
         f.write_str(match self {
             Self::BodyUnexpected => "an upgrade request must not have a body",
             Self::ContentLengthConflict => "the length of the body is given in two ways",
+            Self::ExtensionsMalformed => "Sec-WebSocket-Extensions is not a list of extensions",
             Self::HeadMalformed => "the request head is malformed",
             Self::HeadTooLarge => "the request head is too large",
             Self::HeadersTooMany => "the request has too many header fields",

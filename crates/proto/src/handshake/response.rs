@@ -10,6 +10,7 @@ use httparse::Status;
 use super::build::UpgradeRequest;
 use super::head::{HeadError, HeadReader, Headers};
 use super::key::accept_key;
+use crate::deflate::{DeflateAgreement, DeflateOffer};
 use crate::limits::Limits;
 
 /// Reads the head of the response to one upgrade request, split over any number of reads.
@@ -19,6 +20,8 @@ pub struct ResponseReader {
     accept: [u8; 28],
     /// The subprotocols that were offered.
     subprotocols: Vec<String>,
+    /// The compression that was offered.
+    deflate: Option<DeflateOffer>,
     head: HeadReader,
 }
 
@@ -28,6 +31,7 @@ impl ResponseReader {
         Self {
             accept: accept_key(request.key.as_str()),
             subprotocols: request.subprotocols.clone(),
+            deflate: request.deflate,
             head: HeadReader::new(limits),
         }
     }
@@ -58,7 +62,7 @@ impl ResponseReader {
             self.head.expect_another(head_bytes);
         };
         if response.is_upgrade() {
-            self.check(&response)?;
+            response.deflate = self.check(&response)?;
             return Ok(Some((response, taken)));
         }
         let rest = input.get(taken..).unwrap_or_default();
@@ -68,7 +72,7 @@ impl ResponseReader {
     }
 
     /// RFC 6455, 4.1: what a client must check in a 101.
-    fn check(&self, response: &Response) -> Result<(), ResponseError> {
+    fn check(&self, response: &Response) -> Result<Option<DeflateAgreement>, ResponseError> {
         let headers = &response.headers;
         if !headers.has_member("upgrade", "websocket") {
             return Err(ResponseError::UpgradeInvalid);
@@ -79,14 +83,29 @@ impl ResponseReader {
         if headers.only("sec-websocket-accept").map(str::as_bytes) != Some(&self.accept) {
             return Err(ResponseError::AcceptInvalid);
         }
-        if headers.members("sec-websocket-extensions").next().is_some() {
-            return Err(ResponseError::ExtensionUnexpected);
-        }
+        let deflate = self.check_extensions(headers)?;
         let offered = |chosen| self.subprotocols.iter().any(|offered| offered == chosen);
         match headers.first("sec-websocket-protocol") {
-            None => Ok(()),
-            Some(_) if headers.only("sec-websocket-protocol").is_some_and(offered) => Ok(()),
+            None => Ok(deflate),
+            Some(_) if headers.only("sec-websocket-protocol").is_some_and(offered) => Ok(deflate),
             Some(_) => Err(ResponseError::SubprotocolUnexpected),
+        }
+    }
+}
+
+impl ResponseReader {
+    /// The compression that the server agreed to, if it kept to what was offered.
+    fn check_extensions(
+        &self,
+        headers: &Headers,
+    ) -> Result<Option<DeflateAgreement>, ResponseError> {
+        let mut fields = headers.all("sec-websocket-extensions");
+        match &self.deflate {
+            Some(offer) => offer
+                .check(fields)
+                .map_err(|_| ResponseError::ExtensionUnexpected),
+            None if fields.all(|field| field.is_empty()) => Ok(None),
+            None => Err(ResponseError::ExtensionUnexpected),
         }
     }
 }
@@ -96,6 +115,7 @@ impl ResponseReader {
 pub struct Response {
     status: u16,
     headers: Headers,
+    deflate: Option<DeflateAgreement>,
     body: Vec<u8>,
 }
 
@@ -117,6 +137,7 @@ impl Response {
         Ok(Self {
             status,
             headers,
+            deflate: None,
             body: Vec::new(),
         })
     }
@@ -165,6 +186,11 @@ impl Response {
         self.header("sec-websocket-protocol")
     }
 
+    /// The compression that the server agreed to; it was offered.
+    pub fn deflate(&self) -> Option<&DeflateAgreement> {
+        self.deflate.as_ref()
+    }
+
     /// Of a refusal, the first bytes of the body: those that came with the end of the head, at most
     /// 1 KiB.
     pub fn body(&self) -> &[u8] {
@@ -179,7 +205,7 @@ pub enum ResponseError {
     AcceptInvalid,
     /// A 101 whose `Connection` lacks `upgrade`.
     ConnectionInvalid,
-    /// An extension that was not offered.
+    /// An extension that was not offered, or not with these parameters.
     ExtensionUnexpected,
     /// Not an HTTP/1.1 head.
     HeadMalformed,
@@ -231,6 +257,7 @@ mod tests {
             target: "/".to_string(),
             subprotocols: vec!["chat".to_string(), "v2".to_string()],
             headers: vec![],
+            deflate: None,
             key: ClientKey::from_nonce(*b"the sample nonce"),
         };
         ResponseReader::new(&request, &Limits::default())

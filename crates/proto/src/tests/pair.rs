@@ -5,7 +5,7 @@ use std::string::String;
 use std::vec::Vec;
 use std::{mem, thread_local};
 
-use crate::{CloseCode, Connection, Event, Limits, Opcode, ProtocolError};
+use crate::{CloseCode, Codec, Connection, Event, Limits, Opcode, ProtocolError};
 
 /// An event that owns its payload, to be compared later.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -46,7 +46,7 @@ pub(super) fn read(connection: &mut Connection, input: &[u8], out: &mut Vec<u8>)
     let mut told = Vec::new();
     let mut start = 0;
     loop {
-        let step = connection.receive(&mut input[start..], out);
+        let step = connection.receive(&mut input[start..], out, &mut Codec::new());
         start += step.taken;
         match step.event {
             Some(event) => told.push(Told::from_event(event)),
@@ -102,7 +102,7 @@ impl End {
     pub(super) fn text(&mut self, text: &str) {
         let out = &mut self.out;
         self.connection
-            .send(Opcode::Text, text.as_bytes(), out)
+            .send(Opcode::Text, text.as_bytes(), out, &mut Codec::new())
             .expect("it is open");
     }
 

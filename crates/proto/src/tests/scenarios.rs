@@ -5,9 +5,9 @@ use std::vec::Vec;
 use std::{format, vec};
 
 use super::pair::{End, Pair, Told, test_mask};
-use crate::frame::{self, ControlKind, FrameKind};
+use crate::frame::{self, ControlKind, FrameKind, Lead};
 use crate::{
-    CloseCode, Connection, Event, Limits, Opcode, PONG_OUT_BYTES_MAX, ProtocolError, Role,
+    CloseCode, Codec, Connection, Event, Limits, Opcode, PONG_OUT_BYTES_MAX, ProtocolError, Role,
     SendError,
 };
 
@@ -21,14 +21,14 @@ const CLOSE: FrameKind = FrameKind::Control(ControlKind::Close);
 /// A frame as a client sends it.
 fn masked(kind: FrameKind, fin: bool, payload: &[u8]) -> Vec<u8> {
     let mut out = vec![];
-    frame::encode(kind, fin, MASK, payload, &mut out);
+    frame::encode(Lead::plain(kind, fin), MASK, payload, &mut out);
     out
 }
 
 /// A frame as a server sends it.
 fn plain(kind: FrameKind, fin: bool, payload: &[u8]) -> Vec<u8> {
     let mut out = vec![];
-    frame::encode(kind, fin, None, payload, &mut out);
+    frame::encode(Lead::plain(kind, fin), None, payload, &mut out);
     out
 }
 
@@ -84,10 +84,16 @@ fn messages_in_fragments_of_every_size() {
             connection, out, ..
         } = &mut pair.client;
         connection
-            .send_fragmented(Opcode::Text, "aκκκb".as_bytes(), fragment_bytes, out)
+            .send_fragmented(
+                Opcode::Text,
+                "aκκκb".as_bytes(),
+                fragment_bytes,
+                out,
+                &mut Codec::new(),
+            )
             .unwrap();
         connection
-            .send_fragmented(Opcode::Binary, b"", fragment_bytes, out)
+            .send_fragmented(Opcode::Binary, b"", fragment_bytes, out, &mut Codec::new())
             .unwrap();
         pair.drive();
         assert_eq!(pair.server.told, [text("aκκκb"), Told::Binary(vec![])]);
@@ -101,7 +107,7 @@ fn fragments_are_of_the_size_asked_for() {
         connection, out, ..
     } = &mut server;
     connection
-        .send_fragmented(Opcode::Text, b"Hello!", 3, out)
+        .send_fragmented(Opcode::Text, b"Hello!", 3, out, &mut Codec::new())
         .unwrap();
     assert_eq!(server.out, b"\x01\x03Hel\x80\x03lo!");
 }
@@ -111,7 +117,13 @@ fn a_client_takes_a_new_mask_for_each_frame_and_a_server_none() {
     let mut client = End::client();
     client
         .connection
-        .send_fragmented(Opcode::Binary, &[0; 8], 4, &mut client.out)
+        .send_fragmented(
+            Opcode::Binary,
+            &[0; 8],
+            4,
+            &mut client.out,
+            &mut Codec::new(),
+        )
         .unwrap();
     client.ping(&[0; 4]);
     // Masked zeros are the mask itself.
@@ -262,11 +274,11 @@ fn nothing_is_sent_after_a_close_frame() {
         connection, out, ..
     } = &mut server;
     assert_eq!(
-        connection.send(Opcode::Text, b"a", out),
+        connection.send(Opcode::Text, b"a", out, &mut Codec::new()),
         Err(SendError::Closed)
     );
     assert_eq!(
-        connection.send_fragmented(Opcode::Text, b"a", 1, out),
+        connection.send_fragmented(Opcode::Text, b"a", 1, out, &mut Codec::new()),
         Err(SendError::Closed)
     );
     assert_eq!(connection.ping(b"", out), Err(SendError::Closed));
@@ -313,7 +325,7 @@ fn what_follows_a_breach_is_ignored() {
         connection, out, ..
     } = &mut server;
     assert_eq!(
-        connection.send(Opcode::Text, b"", out),
+        connection.send(Opcode::Text, b"", out, &mut Codec::new()),
         Err(SendError::Closed)
     );
 }
@@ -460,7 +472,7 @@ fn a_message_that_arrived_whole_is_not_copied() {
     let mut server = Connection::server(&Limits::default());
     let mut input = masked(BINARY, true, &[7; 1000]);
     let place = input[8..].as_ptr();
-    let step = server.receive(&mut input, &mut vec![]);
+    let step = server.receive(&mut input, &mut vec![], &mut Codec::new());
     let Some(Event::Message { payload, .. }) = step.event else {
         panic!("{step:?}")
     };
@@ -469,8 +481,13 @@ fn a_message_that_arrived_whole_is_not_copied() {
     let mut input = masked(BINARY, true, &[7; 1000]);
     let (header, payload) = input.split_at_mut(8);
     let place = payload.as_ptr();
-    assert!(server.receive(header, &mut vec![]).event.is_none());
-    let step = server.receive(payload, &mut vec![]);
+    assert!(
+        server
+            .receive(header, &mut vec![], &mut Codec::new())
+            .event
+            .is_none()
+    );
+    let step = server.receive(payload, &mut vec![], &mut Codec::new());
     let Some(Event::Message { payload, .. }) = step.event else {
         panic!("{step:?}")
     };
@@ -482,7 +499,7 @@ fn one_event_at_a_time_and_the_rest_is_left() {
     let mut server = Connection::server(&Limits::default());
     let first = masked(TEXT, true, b"a");
     let mut input = [first.clone(), masked(TEXT, true, b"b")].concat();
-    let step = server.receive(&mut input, &mut vec![]);
+    let step = server.receive(&mut input, &mut vec![], &mut Codec::new());
     assert_eq!(step.taken, first.len());
     assert_eq!(
         step.event,
@@ -515,7 +532,7 @@ fn a_connection_is_small_and_keeps_nothing_between_messages() {
 fn a_header_without_payload_costs_no_allocation() {
     let mut server = Connection::server(&Limits::default());
     let mut header = masked(BINARY, true, &[0; 70_000])[..14].to_vec();
-    server.receive(&mut header, &mut vec![]);
+    server.receive(&mut header, &mut vec![], &mut Codec::new());
     assert!(!server.keeps_anything());
 }
 
@@ -533,7 +550,9 @@ fn large_messages_cross_in_many_reads() {
     let mut client = Connection::client(&Limits::default(), test_mask);
     let payload: Vec<u8> = (0..300_000_u32).map(|i| i as u8).collect();
     let mut bytes = vec![];
-    client.send(Opcode::Binary, &payload, &mut bytes).unwrap();
+    client
+        .send(Opcode::Binary, &payload, &mut bytes, &mut Codec::new())
+        .unwrap();
     let mut server = End::server();
     for part in bytes.chunks(4093) {
         server.read(part);

@@ -9,7 +9,7 @@ use proptest::collection::vec as many;
 use proptest::prelude::*;
 
 use super::pair::{Told, read, restart_masks, test_mask};
-use crate::frame::{self, ControlKind, FrameKind};
+use crate::frame::{self, ControlKind, FrameKind, Lead};
 use crate::{Connection, Limits, Opcode, Role};
 
 /// Something one end says.
@@ -58,7 +58,7 @@ impl Script {
 
     fn frame(&mut self, speaker: Role, kind: FrameKind, fin: bool, payload: &[u8]) {
         let mask = (speaker == Role::Client).then(|| test_mask().to_ne_bytes());
-        frame::encode(kind, fin, mask, payload, &mut self.bytes);
+        frame::encode(Lead::plain(kind, fin), mask, payload, &mut self.bytes);
     }
 
     fn heartbeat(&mut self, speaker: Role, heartbeat: &Heartbeat) {

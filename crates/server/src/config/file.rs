@@ -73,13 +73,28 @@ pub(super) struct ServiceTable {
     pub(super) message_bytes_max: Option<Spanned<usize>>,
     pub(super) memory_bytes_max: Option<Spanned<usize>>,
     pub(super) subprotocol: Option<Spanned<String>>,
+    pub(super) deflate: Option<DeflateTable>,
     #[serde(default)]
     pub(super) extra_headers: BTreeMap<String, Spanned<String>>,
     #[serde(default)]
     pub(super) config: toml::Table,
 }
 
-/// `listen = "ADDR"` or `listen = ["ADDR", "ADDR"]`.
+/// `[services.NAME.deflate]`, which alone turns compression on.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DeflateTable {
+    pub(super) level: Option<Spanned<u8>>,
+    pub(super) threshold_bytes: Option<Spanned<usize>>,
+    #[serde(default)]
+    pub(super) server_context_takeover: bool,
+    #[serde(default)]
+    pub(super) client_context_takeover: bool,
+    pub(super) server_window_bits_max: Option<Spanned<u8>>,
+    pub(super) client_window_bits_max: Option<Spanned<u8>>,
+}
+
+/// `listen = "ADDR" or `listen = ["ADDR", "ADDR"]`.
 #[derive(Debug)]
 pub(super) struct OneOrMany(pub(super) Vec<String>);
 

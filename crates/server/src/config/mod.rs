@@ -4,6 +4,7 @@
 //! ([`Overrides`]). Whatever is wrong becomes one sentence with its place in the file.
 
 mod build;
+mod deflate;
 mod file;
 mod limits;
 mod sentence;
@@ -12,6 +13,8 @@ mod service;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use moonwire_proto::DeflatePolicy;
 
 pub use build::check_log_filter;
 pub(crate) use limits::{FRAME_HEADER_BYTES_MAX, REPLIES_EXPECTED};
@@ -127,6 +130,8 @@ pub struct Service {
     pub memory_bytes_max: Option<usize>,
     /// The subprotocol to choose when the client offers it.
     pub subprotocol: Option<String>,
+    /// How offers of permessage-deflate are answered; None: they are declined.
+    pub deflate: Option<DeflatePolicy>,
     /// Fields added to the 101 response.
     pub extra_headers: Vec<(String, String)>,
     /// What the service reads as `moonwire.config`.
@@ -161,7 +166,8 @@ impl Config {
         )
     }
 
-    /// Without a file: the shipped `echo` on /echo and `amplify` on /amplify, 127.0.0.1:5083.
+    /// Without a file: the shipped `echo` on /echo and `amplify` on /amplify, 127.0.0.1:5083, both
+    /// with compression for clients that offer it.
     pub fn shipped(overrides: &Overrides) -> Result<Self, ConfigError> {
         build::config(
             &sentence::Text {
@@ -176,9 +182,11 @@ impl Config {
 const SHIPPED: &str = "
 [services.echo]
 target = '/echo'
+[services.echo.deflate]
 [services.amplify]
 target = '/amplify'
 message_bytes_max = 262144
+[services.amplify.deflate]
 ";
 
 /// Paths that the server answers itself.

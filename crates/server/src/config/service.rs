@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 
+use super::deflate::deflate;
 use super::file::ServiceTable;
 use super::limits::{Bounded, GIB};
 use super::sentence::Text;
@@ -88,6 +89,7 @@ impl Services<'_> {
             )?,
             memory_bytes_max: memory(text, table)?,
             subprotocol: subprotocol(text, table)?,
+            deflate: deflate(text, table.deflate.as_ref())?,
             extra_headers: extra_headers(text, table)?,
             config: json(&toml::Value::Table(table.config.clone())),
         })
@@ -107,6 +109,7 @@ impl Services<'_> {
             message_bytes_max: self.limits.message_bytes_max,
             memory_bytes_max: None,
             subprotocol: None,
+            deflate: None,
             extra_headers: Vec::new(),
             config: serde_json::Value::Object(serde_json::Map::new()),
         })

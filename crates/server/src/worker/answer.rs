@@ -1,7 +1,7 @@
 //! Answers to requests: a service, another worker that has it, or a plain response.
 
 use moonwire_net::{Driver, Session, SocketId, Transport};
-use moonwire_proto::{Request, refusal};
+use moonwire_proto::{Acceptance, Request, refusal};
 use tracing::warn;
 
 use super::connections::Stage;
@@ -87,7 +87,12 @@ impl Desk {
             .iter()
             .map(|(name, value)| (&**name, &**value))
             .collect();
-        if let Err(error) = connection.session.accept(subprotocol, &headers) {
+        let acceptance = Acceptance {
+            subprotocol,
+            deflate: service.deflate.as_ref(),
+            extra_headers: &headers,
+        };
+        if let Err(error) = connection.session.accept(&acceptance) {
             warn!(
                 service = service.name,
                 "a request cannot be accepted: {error}"

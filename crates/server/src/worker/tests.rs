@@ -264,6 +264,7 @@ impl Clients {
             target: target.to_owned(),
             subprotocols: Vec::new(),
             headers: Vec::new(),
+            deflate: None,
             key: ClientKey::generate(random_mask),
         };
         let now = self.driver.now();

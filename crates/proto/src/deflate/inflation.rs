@@ -1,0 +1,183 @@
+//! One compressed message on its way off the wire (RFC 7692, 7.2.2).
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use zlib_rs::{Inflate, InflateFlush, Status};
+
+use super::history::History;
+use super::parameters::WindowBits;
+use crate::error::ProtocolError;
+
+/// Inflates one message as its bytes arrive; stops at the limit of a message, wherever that is.
+pub(crate) struct Inflation {
+    inflater: Inflate,
+    /// Whether a final block (BFINAL) ended and nothing came after it.
+    has_ended: bool,
+    /// Final blocks after which something came.
+    restarts: u32,
+}
+
+impl Inflation {
+    /// Begins a message that may refer to `history`, with any inflater.
+    pub(super) fn new(mut inflater: Inflate, history: &History) -> Self {
+        restart(&mut inflater, history, &[]);
+        Self {
+            inflater,
+            has_ended: false,
+            restarts: 0,
+        }
+    }
+
+    pub(super) fn into_inflater(self) -> Inflate {
+        self.inflater
+    }
+
+    /// Appends what the next bytes of the message inflate to.
+    pub(crate) fn take(
+        &mut self,
+        mut compressed: &[u8],
+        history: &History,
+        payload: &mut Vec<u8>,
+        message_bytes_max: usize,
+    ) -> Result<(), ProtocolError> {
+        let mut is_output_full = false;
+        while is_output_full || !compressed.is_empty() {
+            if self.has_ended {
+                if self.restarts == RESTARTS_MAX {
+                    return Err(ProtocolError::DeflateInvalid);
+                }
+                self.restarts += 1;
+                self.has_ended = false;
+                restart(&mut self.inflater, history, payload);
+            }
+            let step = self.step(compressed, payload, message_bytes_max)?;
+            compressed = compressed.get(step.taken..).unwrap_or_default();
+            is_output_full = step.is_output_full && !self.has_ended;
+            if payload.len() > message_bytes_max {
+                return Err(ProtocolError::PayloadTooLarge {
+                    actual: payload.len() as u64,
+                    maximum: message_bytes_max as u64,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The last byte of the message was taken: what its sender left out is added. It must have
+    /// ended where a block ends; otherwise it was cut off.
+    pub(crate) fn finish(
+        &mut self,
+        history: &History,
+        payload: &mut Vec<u8>,
+        message_bytes_max: usize,
+    ) -> Result<(), ProtocolError> {
+        if self.has_ended {
+            return Ok(());
+        }
+        self.take(&TAIL, history, payload, message_bytes_max)?;
+        let length = payload.len();
+        let is_whole = !self.has_ended && {
+            self.take(&FINAL_BLOCK, history, payload, message_bytes_max)?;
+            self.has_ended && payload.len() == length
+        };
+        match is_whole {
+            true => Ok(()),
+            false => Err(ProtocolError::DeflateInvalid),
+        }
+    }
+
+    /// One call of the inflater, into some more room at the end of `payload`.
+    fn step(
+        &mut self,
+        compressed: &[u8],
+        payload: &mut Vec<u8>,
+        message_bytes_max: usize,
+    ) -> Result<Step, ProtocolError> {
+        let start = payload.len();
+        let end = start + room_bytes(start, compressed.len(), message_bytes_max);
+        reserve(payload, end, message_bytes_max);
+        payload.resize(end, 0);
+        let (taken, written) = (self.inflater.total_in(), self.inflater.total_out());
+        let room = payload.get_mut(start..).unwrap_or_default();
+        let status = self
+            .inflater
+            .decompress(compressed, room, InflateFlush::NoFlush);
+        // No more than the lengths of the slices.
+        let taken = (self.inflater.total_in() - taken) as usize;
+        let written = (self.inflater.total_out() - written) as usize;
+        payload.truncate(start + written);
+        self.has_ended = match status {
+            Ok(Status::StreamEnd) => true,
+            Ok(Status::Ok | Status::BufError) => false,
+            Err(_) => return Err(ProtocolError::DeflateInvalid),
+        };
+        Ok(Step {
+            taken,
+            is_output_full: start + written == end,
+        })
+    }
+}
+
+impl fmt::Debug for Inflation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inflation")
+            .field("has_ended", &self.has_ended)
+            .field("restarts", &self.restarts)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What one call of the inflater did.
+struct Step {
+    taken: usize,
+    /// Whether there may be more output without more input.
+    is_output_full: bool,
+}
+
+/// A new stream whose window is what came before it: earlier messages, then this one so far.
+fn restart(inflater: &mut Inflate, history: &History, payload: &[u8]) {
+    inflater.reset(false);
+    let newest = payload.len().saturating_sub(WindowBits::MAX.window_bytes());
+    for part in [history.bytes(), payload.get(newest..).unwrap_or_default()] {
+        if !part.is_empty() {
+            // It can only be refused to a stream that has a header, which this is not.
+            let _ = inflater.set_dictionary(part);
+        }
+    }
+}
+
+/// How much more output to make room for: at least one byte, and one byte more than the limit
+/// allows, so that a message of exactly the limit passes and one beyond it is seen.
+fn room_bytes(payload_bytes: usize, compressed_bytes: usize, message_bytes_max: usize) -> usize {
+    let guess = compressed_bytes.saturating_mul(4);
+    let possible = message_bytes_max.saturating_sub(payload_bytes) + 1;
+    guess.clamp(ROOM_BYTES_MIN, ROOM_BYTES_MAX).min(possible)
+}
+
+/// Grows by doubling, but not beyond the limit and its one byte.
+fn reserve(payload: &mut Vec<u8>, bytes: usize, message_bytes_max: usize) {
+    if payload.capacity() < bytes {
+        let doubled = payload.capacity().saturating_mul(2);
+        let wanted = doubled.min(message_bytes_max + 1).max(bytes);
+        payload.reserve_exact(wanted - payload.len());
+    }
+}
+
+/// Memory of an inflater, which zlib-rs takes whatever the window is.
+pub(crate) const INFLATER_BYTES: usize = 48 * 1024;
+
+/// What a sender leaves out at the end of a message (RFC 7692, 7.2.1): the lengths of an empty
+/// stored block.
+pub(super) const TAIL: [u8; 4] = [0x00, 0x00, 0xff, 0xff];
+
+/// An empty stored block marked as final: it ends the stream if, and only if, a block can begin
+/// where it stands.
+const FINAL_BLOCK: [u8; 5] = [0x01, 0x00, 0x00, 0xff, 0xff];
+
+/// Times that a message may go on after a final block. RFC 7692, 7.2.3.4 allows such blocks; each
+/// lays out a window anew, so that a message full of them would cost seconds.
+const RESTARTS_MAX: u32 = 64;
+
+const ROOM_BYTES_MIN: usize = 256;
+const ROOM_BYTES_MAX: usize = 64 * 1024;

@@ -1,0 +1,139 @@
+//! What a peer can try with compressed messages.
+
+use std::vec;
+use std::vec::Vec;
+
+use zlib_rs::{Deflate, DeflateFlush};
+
+use super::*;
+
+/// `bytes` zeros, compressed at most.
+fn zeros(bytes: usize) -> Vec<u8> {
+    let mut deflate = Deflate::new(9, false, 15);
+    let mut output = vec![0; bytes / 500 + 1000];
+    deflate
+        .compress(&vec![0; bytes], &mut output, DeflateFlush::SyncFlush)
+        .unwrap();
+    output.truncate(deflate.total_out() as usize - 4);
+    output
+}
+
+#[test]
+fn a_bomb_stops_at_the_limit_of_a_message_and_holds_no_more_than_that() {
+    const LIMIT: usize = 1 << 20;
+    for (bytes, passes) in [(LIMIT, true), (LIMIT + 1, false), (50 * LIMIT, false)] {
+        let bomb = zeros(bytes);
+        assert!(bomb.len() < 60_000);
+        for read_bytes in [1000, usize::MAX] {
+            let mut client = client(&agreement(false, 15), LIMIT);
+            let wire = frame(0xc2, &bomb);
+            let mut most = 0;
+            let mut told = Ok(vec![]);
+            for part in wire.chunks(read_bytes) {
+                told = read(&mut client, part, usize::MAX, &mut Codec::new());
+                most = most.max(client.memory_bytes());
+                if told.is_err() {
+                    break;
+                }
+            }
+            assert!(most <= LIMIT + 60_000, "{most}");
+            match told {
+                Ok(messages) => assert!(passes && messages == [vec![0; LIMIT]]),
+                Err(error) => {
+                    let actual = LIMIT as u64 + 1;
+                    let maximum = LIMIT as u64;
+                    assert_eq!(error, ProtocolError::PayloadTooLarge { actual, maximum });
+                    assert!(!passes);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_limit_counts_across_fragments_and_not_across_messages() {
+    let half = zeros(600);
+    let mut codec = Codec::new();
+    let mut one = client(&agreement(true, 15), 1000);
+    let wire = [frame(0xc2, &half), frame(0xc2, &half)].concat();
+    assert_eq!(
+        read(&mut one, &wire, 100, &mut codec).map(|told| told.len()),
+        Ok(2)
+    );
+    let whole = zeros(1001);
+    let (first, second) = whole.split_at(5);
+    let wire = [frame(0x42, first), frame(0x80, second)].concat();
+    let told = read(&mut one, &wire, 100, &mut codec);
+    assert!(
+        matches!(
+            told,
+            Err(ProtocolError::PayloadTooLarge { actual: 1001, .. })
+        ),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn bytes_that_cannot_be_inflated_and_messages_cut_off_fail() {
+    let whole = b"\xf2\x48\xcd\xc9\xc9\x07\x00";
+    let cases: [&[u8]; 5] = [
+        b"",
+        b"\xff",
+        b"\x06",
+        b"\x00\x05\x00\xfa\xfe",
+        b"\x03\x00\xff",
+    ];
+    let cut = (0..whole.len() - 1).map(|length| &whole[..length]);
+    for payload in cases.into_iter().chain(cut) {
+        let mut client = client(&agreement(true, 15), 1000);
+        let told = read(&mut client, &frame(0xc2, payload), 3, &mut Codec::new());
+        assert_eq!(told, Err(ProtocolError::DeflateInvalid), "{payload:x?}");
+    }
+}
+
+#[test]
+fn a_reference_to_a_message_that_must_be_forgotten_fails() {
+    let bytes = b"\xc1\x07\xf2\x48\xcd\xc9\xc9\x07\x00\xc1\x05\xf2\x00\x11\x00\x00";
+    let mut client = client(&agreement(false, 15), 100);
+    let told = read(&mut client, bytes, 100, &mut Codec::new());
+    assert_eq!(told, Err(ProtocolError::DeflateInvalid));
+}
+
+#[test]
+fn final_blocks_may_be_many_but_not_without_end() {
+    let empty_final = [0x03, 0x00];
+    for (blocks, passes) in [(64, true), (65, true), (66, false), (500, false)] {
+        let mut client = client(&agreement(true, 15), 100);
+        let payload = empty_final.repeat(blocks);
+        let told = read(&mut client, &frame(0xc2, &payload), 100, &mut Codec::new());
+        let expected = match passes {
+            true => Ok(vec![vec![]]),
+            false => Err(ProtocolError::DeflateInvalid),
+        };
+        assert_eq!(told, expected, "{blocks}");
+    }
+}
+
+#[test]
+fn text_is_checked_as_it_inflates() {
+    let mut deflate = Deflate::new(6, false, 15);
+    let mut output = vec![0; 100];
+    deflate
+        .compress(
+            b"\xce\xba\xff, and more",
+            &mut output,
+            DeflateFlush::SyncFlush,
+        )
+        .unwrap();
+    let mut client = client(&agreement(true, 15), 100);
+    let first_part = frame(0x41, &output[..deflate.total_out() as usize - 4]);
+    let told = read(&mut client, &first_part, 100, &mut Codec::new());
+    assert_eq!(told, Err(ProtocolError::Utf8Invalid));
+}
+
+#[test]
+fn a_compressed_frame_without_the_extension_is_a_breach() {
+    let mut client = Connection::client(&Limits::default(), || 0);
+    let told = read(&mut client, b"\xc1\x01\x00", 100, &mut Codec::new());
+    assert_eq!(told, Err(ProtocolError::ReservedBits));
+}

@@ -1,0 +1,44 @@
+//! `[services.NAME.deflate]`.
+
+use moonwire_proto::{DeflateDirection, DeflatePolicy, WindowBits};
+use toml::Spanned;
+
+use super::ConfigError;
+use super::file::DeflateTable;
+use super::limits::{Bounded, GIB};
+use super::sentence::Text;
+
+/// Reads and checks the table.
+pub(super) fn deflate(
+    text: &Text<'_>,
+    table: Option<&DeflateTable>,
+) -> Result<Option<DeflatePolicy>, ConfigError> {
+    let Some(table) = table else {
+        return Ok(None);
+    };
+    let number = Bounded { text };
+    let default = DeflatePolicy::default();
+    let bits = |key: &str, value: &Option<Spanned<u8>>| {
+        // zlib compresses with no less than 9; 8 is granted to a client that asks for it.
+        let (min, max) = (9, WindowBits::MAX.get());
+        let bits = number.or(key, value, max, min..=max)?;
+        Ok(WindowBits::new(bits).unwrap_or(WindowBits::MAX))
+    };
+    Ok(Some(DeflatePolicy {
+        server: DeflateDirection {
+            context_takeover: table.server_context_takeover,
+            window_bits: bits("server_window_bits_max", &table.server_window_bits_max)?,
+        },
+        client: DeflateDirection {
+            context_takeover: table.client_context_takeover,
+            window_bits: bits("client_window_bits_max", &table.client_window_bits_max)?,
+        },
+        level: number.or("level", &table.level, default.level, 1..=9)?,
+        threshold_bytes: number.or(
+            "threshold_bytes",
+            &table.threshold_bytes,
+            default.threshold_bytes,
+            0..=GIB,
+        )?,
+    }))
+}
