@@ -205,6 +205,16 @@ impl Connection {
             + deflate
     }
 
+    /// Whether something has begun to come and is not complete: a frame, or a message whose other
+    /// frames are still to come.
+    pub fn is_unfinished(&self) -> bool {
+        let message = self.message.as_ref();
+        let control = self.control.as_ref();
+        self.header.length > 0
+            || message.is_some_and(|message| !message.is_complete())
+            || control.is_some_and(|control| !control.is_complete())
+    }
+
     /// Whether anything of the peer is kept beyond the connection itself.
     #[cfg(test)]
     pub(crate) fn keeps_anything(&self) -> bool {

@@ -379,7 +379,7 @@ impl Connection {
     }
 
     /// Sends a close frame, unless one was sent, and frees what was kept for further frames.
-    fn end(&mut self, close_payload: &[u8], out: &mut Vec<u8>) {
+    pub(super) fn end(&mut self, close_payload: &[u8], out: &mut Vec<u8>) {
         if !self.close_sent {
             self.send_control(ControlKind::Close, close_payload, out);
             self.close_sent = true;

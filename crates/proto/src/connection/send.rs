@@ -82,6 +82,13 @@ impl Connection {
         Ok(())
     }
 
+    /// Ends the connection for a reason of the caller's own: appends a close frame, unless one was
+    /// sent, and frees what was kept of the peer, whose further bytes are ignored.
+    pub fn abandon(&mut self, code: CloseCode, reason: &str, out: &mut Vec<u8>) {
+        self.end(&close::encode(code, reason), out);
+        self.failed = true;
+    }
+
     fn send_heartbeat(
         &mut self,
         kind: ControlKind,

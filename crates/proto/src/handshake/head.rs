@@ -69,6 +69,11 @@ impl Headers {
             .map(move |field| (text(&field.name), text(&field.value)))
     }
 
+    /// Bytes that they hold in memory.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.text.capacity() + self.fields.capacity() * size_of::<Field>()
+    }
+
     /// The value of the field with this name, if there is exactly one.
     pub(super) fn only(&self, name: &str) -> Option<&str> {
         let mut values = self.all(name);
@@ -137,6 +142,11 @@ impl HeadReader {
     /// Whether a part of a head is kept.
     pub(super) fn has_begun(&self) -> bool {
         !self.kept.is_empty()
+    }
+
+    /// Bytes that it holds in memory beyond itself.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.kept.capacity()
     }
 
     /// After a head of `head_bytes`: another one is to be collected, in what is left of the bound.

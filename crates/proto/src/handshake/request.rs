@@ -32,6 +32,11 @@ impl RequestReader {
         self.head.has_begun()
     }
 
+    /// Bytes that it holds in memory beyond itself.
+    pub fn memory_bytes(&self) -> usize {
+        self.head.memory_bytes()
+    }
+
     /// Takes more bytes of the peer. `Ok(None)`: all were taken and the head is not complete.
     /// `Ok(Some((request, taken)))`: the head ended after `taken` bytes of `input`; the bytes after
     /// them were not looked at. After that or an error the reader is of no further use.
@@ -130,6 +135,11 @@ impl Request {
             true => Ok(length.bytes().any(|digit| digit != b'0')),
             false => Err(RequestError::HeadMalformed),
         }
+    }
+
+    /// Bytes that it holds in memory beyond itself.
+    pub fn memory_bytes(&self) -> usize {
+        self.target.capacity() + self.headers.memory_bytes()
     }
 
     /// Whether the answer must have no body (RFC 9110, 9.3.2).

@@ -545,6 +545,44 @@ fn a_breach_and_a_close_free_an_open_message() {
     }
 }
 
+/// A message is unfinished from the first byte of its first header to the last byte of its last
+/// frame, whatever comes in between.
+#[test]
+fn what_has_begun_is_unfinished_and_accounted_until_it_is_whole() {
+    let mut server = End::server();
+    let frames = [
+        masked(TEXT, false, b"a"),
+        masked(PING, true, b"ping"),
+        masked(MORE, true, &[b'a'; 500]),
+    ];
+    let mut rest = frames.concat();
+    let last = rest.pop().unwrap();
+    assert!(!server.connection.is_unfinished());
+    for byte in rest {
+        server.read(&[byte]);
+        assert!(server.connection.is_unfinished());
+    }
+    let held = server.connection.memory_bytes();
+    assert!((500..2000).contains(&held), "{held}");
+    server.read(&[last]);
+    assert!(!server.connection.is_unfinished());
+    assert_eq!(server.connection.memory_bytes(), 0);
+}
+
+#[test]
+fn an_abandoned_connection_says_why_and_holds_nothing() {
+    let mut server = End::server();
+    server.read(&masked(TEXT, false, &[b'a'; 500]));
+    let (code, mut out) = (CloseCode::POLICY_VIOLATION, vec![]);
+    server.connection.abandon(code, "enough", &mut out);
+    assert_eq!(out, plain(CLOSE, true, b"\x03\xf0enough"));
+    assert_eq!(server.connection.memory_bytes(), 0);
+    server.connection.abandon(code, "enough", &mut out);
+    assert_eq!(out.len(), 10, "one close frame is all");
+    assert_eq!(server.read(&masked(MORE, true, b"b")), []);
+    assert!(server.connection.is_closed());
+}
+
 #[test]
 fn large_messages_cross_in_many_reads() {
     let mut client = Connection::client(&Limits::default(), test_mask);
