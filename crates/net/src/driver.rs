@@ -29,6 +29,13 @@ pub trait Driver {
     /// Accepts connections from a listening socket; gives [`Completion::Accepted`] for each.
     fn listen(&mut self, listener: Transport) -> io::Result<ListenerId>;
 
+    /// Accepts no more for now: connections wait in the kernel's queue, up to the backlog. What is
+    /// in the hands of the driver already may still arrive.
+    fn pause_accept(&mut self, listener: ListenerId);
+
+    /// Accepts again, those that waited first.
+    fn resume_accept(&mut self, listener: ListenerId);
+
     /// Accepts no more and closes the listening socket. Accepted connections stay.
     fn stop_listening(&mut self, listener: ListenerId);
 

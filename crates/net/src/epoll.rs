@@ -267,6 +267,14 @@ impl Driver for EpollDriver {
         self.add_listener(fd)
     }
 
+    fn pause_accept(&mut self, listener: ListenerId) {
+        self.hold_listener(listener, true);
+    }
+
+    fn resume_accept(&mut self, listener: ListenerId) {
+        self.hold_listener(listener, false);
+    }
+
     fn stop_listening(&mut self, listener: ListenerId) {
         self.listeners.try_remove(listener.0 as usize);
     }

@@ -21,10 +21,10 @@ pub use driver::{
     Completion, ConnectTarget, Driver, ListenerId, SocketId, Submission, Transport, Waker,
 };
 pub use epoll::EpollDriver;
-pub use listener::{listen_socket, listen_socket_only_v6};
+pub use listener::{ListenOptions, listen_socket};
 pub use session::{
     ConnectError, DetachedSession, Flushed, HandshakeTimings, Input, SendError, Session,
-    SessionError, SessionEvent, SessionLimits, random_mask,
+    SessionError, SessionEvent, SessionLimits, SessionMemory, random_mask,
 };
 pub use time::Time;
 pub use timers::Timers;

@@ -12,6 +12,7 @@ mod event;
 mod handshake;
 mod limits;
 mod mask;
+mod memory;
 mod receive;
 mod send;
 
@@ -35,6 +36,7 @@ pub use error::{SendError, SessionError};
 pub use event::{Flushed, HandshakeTimings, SessionEvent};
 pub use limits::SessionLimits;
 pub use mask::random_mask;
+pub use memory::SessionMemory;
 pub use receive::Input;
 
 /// One connection, in either role: optional TLS, the upgrade, then messages, then the close.
@@ -46,7 +48,8 @@ pub use receive::Input;
 ///    [`on_connected`](Self::on_connected) for `Completion::Connected`;
 /// 2. for each `Completion::Received`: [`open`](Self::open), then [`poll`](Self::poll) until None,
 ///    answering a request with [`accept`](Self::accept) or [`refuse`](Self::refuse); a request may
-///    also be answered later, then [`unread`](Self::unread) and `poll` until None;
+///    also be answered later, then [`unread`](Self::unread) and `poll` until None; each time, once
+///    there is no event any more, [`settle`](Self::settle);
 /// 3. [`send`](Self::send), [`ping`](Self::ping), [`close`](Self::close) whenever it is open;
 /// 4. [`on_sent`](Self::on_sent), [`on_end_of_stream`](Self::on_end_of_stream) and
 ///    [`on_failed`](Self::on_failed) for those completions, and [`on_deadline`](Self::on_deadline)
@@ -77,6 +80,9 @@ pub struct Session {
     heard: Time,
     /// When closing must be over. MAX until it has begun.
     close_by: Time,
+    /// When the message that is not complete was seen to have begun; while `is_paused`, how long
+    /// before the pause that was. MAX: there is none.
+    message_began: Time,
     socket: SocketId,
     peer: SocketAddr,
     phase: Phase,
@@ -180,6 +186,7 @@ impl Session {
             untaken_bytes: 0,
             heard: now,
             close_by: Time::MAX,
+            message_began: Time::MAX,
             socket,
             peer,
             phase: Phase::Active,

@@ -5,23 +5,28 @@
 //! instance of that service hands the connection to one that has. From then on nothing that
 //! happens to the connection crosses a thread.
 
+mod cidr;
 mod config;
 mod error;
 mod event;
 mod handler;
 mod mailbox;
 mod metrics;
+mod origin;
 mod process;
 mod router;
 mod server;
 mod shared;
 mod shipped;
+mod sources;
 mod stats;
 mod worker;
 
 // The public interface is:
+pub use cidr::Cidr;
 pub use config::{
     Config, ConfigError, Limits, LogFormat, Overrides, QueuePolicy, Service, Tls, check_log_filter,
 };
 pub use error::ServerError;
+pub use origin::AllowedOrigins;
 pub use server::{Server, Stopper};

@@ -2,14 +2,16 @@
 
 use std::fmt::Write;
 
+use moonwire_net::SessionMemory;
+
 use crate::stats::{Counter, Failure, HandshakeFailure, ServiceStats, Stats, WorkerStats};
 
 /// The media type of [`prometheus`].
 pub(crate) const PROMETHEUS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// All counters in the text format of Prometheus, version 0.0.4, with how many connections are on
-/// their way to each worker.
-pub(crate) fn prometheus(stats: &Stats, mailbox_depths: &[usize]) -> String {
+/// their way to each worker and how many source addresses are counted.
+pub(crate) fn prometheus(stats: &Stats, mailbox_depths: &[usize], sources: usize) -> String {
     let mut page = Page {
         text: String::with_capacity(PAGE_BYTES),
     };
@@ -23,6 +25,10 @@ pub(crate) fn prometheus(stats: &Stats, mailbox_depths: &[usize]) -> String {
         "",
         &format!("{:.3}", stats.started.elapsed().as_secs_f64()),
     );
+    let name = "moonwire_sources";
+    let help = "Source addresses whose connections and handshakes are counted.";
+    page.family(name, "gauge", help);
+    page.line(name, "", &sources.to_string());
     for metric in &WORKER_METRICS {
         page.family(metric.name, metric.kind, metric.help);
         for (worker, shard) in stats.workers.iter().enumerate() {
@@ -39,6 +45,7 @@ pub(crate) fn prometheus(stats: &Stats, mailbox_depths: &[usize]) -> String {
     for (worker, depth) in mailbox_depths.iter().enumerate() {
         page.line(name, &format!("worker=\"{worker}\""), &depth.to_string());
     }
+    memory(&mut page, stats);
     handshake_failures(&mut page, stats);
     for metric in &SERVICE_METRICS {
         page.family(metric.name, metric.kind, metric.help);
@@ -52,6 +59,18 @@ pub(crate) fn prometheus(stats: &Stats, mailbox_depths: &[usize]) -> String {
     }
     failures(&mut page, stats);
     page.text
+}
+
+fn memory(page: &mut Page, stats: &Stats) {
+    let name = "moonwire_memory_bytes";
+    let help = "Bytes that connections hold in memory beyond their fixed size, by what for.";
+    page.family(name, "gauge", help);
+    for (worker, shard) in stats.workers.iter().enumerate() {
+        for (part, held) in SessionMemory::NAMES.iter().zip(&shard.memory_bytes) {
+            let labels = format!("worker=\"{worker}\",part=\"{part}\"");
+            page.line(name, &labels, &held.value().to_string());
+        }
+    }
 }
 
 fn handshake_failures(page: &mut Page, stats: &Stats) {
@@ -125,6 +144,17 @@ pub(crate) fn table(stats: &Stats) -> String {
         }
     }
     write_row(&mut text, row("all", "", sums));
+    let peaks = stats
+        .workers
+        .iter()
+        .map(|shard| shard.memory_peak_bytes.value());
+    if let Some(most) = peaks.max().filter(|most| *most > 0) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "memory: the connections of a worker held at most {most} bytes"
+        );
+    }
     let mut kinds = Vec::new();
     for reason in HandshakeFailure::ALL {
         let of = |shard: &WorkerStats| shard.handshake_failures[reason as usize].value();
@@ -210,7 +240,7 @@ struct Metric<T> {
     counter: fn(&T) -> &Counter,
 }
 
-const WORKER_METRICS: [Metric<WorkerStats>; 7] = [
+const WORKER_METRICS: [Metric<WorkerStats>; 10] = [
     Metric {
         name: "moonwire_sockets",
         kind: "gauge",
@@ -246,6 +276,24 @@ const WORKER_METRICS: [Metric<WorkerStats>; 7] = [
         kind: "counter",
         help: "Turns of the loop.",
         counter: |worker| &worker.turns,
+    },
+    Metric {
+        name: "moonwire_handshakes",
+        kind: "gauge",
+        help: "Handshakes that are not over.",
+        counter: |worker| &worker.handshakes,
+    },
+    Metric {
+        name: "moonwire_accept_pauses_total",
+        kind: "counter",
+        help: "Times that accepting was put off because too many handshakes were not over.",
+        counter: |worker| &worker.accept_pauses,
+    },
+    Metric {
+        name: "moonwire_memory_peak_bytes",
+        kind: "gauge",
+        help: "The most that the connections of this worker held in memory at once.",
+        counter: |worker| &worker.memory_peak_bytes,
     },
     Metric {
         name: "moonwire_plain_requests_total",
@@ -313,18 +361,22 @@ mod tests {
         stats.workers[1].services[0].messages_in.add(41);
         stats.workers[1].services[0].failed(Failure::LuaError);
         stats.workers[0].handshake_failed(HandshakeFailure::NotFound);
+        stats.workers[1].memory_bytes[2].set(700);
+        stats.workers[0].memory_peak_bytes.set(900);
         stats
     }
 
     #[test]
     fn the_page_names_service_and_worker() {
-        let page = prometheus(&stats(), &[0, 3]);
+        let page = prometheus(&stats(), &[0, 3], 5);
         for line in [
             "moonwire_connected{worker=\"1\",service=\"echo\"} 2",
             "moonwire_messages_in_total{worker=\"1\",service=\"echo\"} 41",
             "moonwire_failures_total{worker=\"1\",service=\"echo\",kind=\"lua_error\"} 1",
             "moonwire_handshake_failures_total{worker=\"0\",reason=\"not_found\"} 1",
             "moonwire_mailbox_depth{worker=\"1\"} 3",
+            "moonwire_memory_bytes{worker=\"1\",part=\"message\"} 700",
+            "moonwire_sources 5",
         ] {
             assert!(
                 page.lines().any(|found| found == line),
@@ -335,7 +387,7 @@ mod tests {
 
     #[test]
     fn each_family_is_declared_once() {
-        let page = prometheus(&stats(), &[0, 3]);
+        let page = prometheus(&stats(), &[0, 3], 5);
         let mut types: Vec<_> = page
             .lines()
             .filter(|line| line.starts_with("# TYPE"))
@@ -352,6 +404,10 @@ mod tests {
         let all = table.lines().find(|line| line.starts_with("all")).unwrap();
         let words: Vec<_> = all.split_whitespace().collect();
         assert_eq!(words, ["all", "2", "0", "41", "0", "0", "0", "1"]);
+        assert!(
+            table.contains("\nmemory: the connections of a worker held at most 900 bytes\n"),
+            "{table}"
+        );
         assert!(
             table.ends_with("failures: handshake not_found 1, lua_error 1\n"),
             "{table}"

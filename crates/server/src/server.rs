@@ -1,6 +1,6 @@
 //! The life of a server: load everything, listen, serve, stop.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -8,7 +8,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use moonwire_lua::Instance;
-use moonwire_net::{Driver, EpollDriver, ServerTls, listen_socket, listen_socket_only_v6};
+use moonwire_net::{Driver, EpollDriver, ListenOptions, ServerTls};
 use tracing::error;
 
 use crate::config::{Config, Limits, Tls};
@@ -250,28 +250,42 @@ fn bind(
     let mut addresses = Vec::with_capacity(listen.len());
     let mut listeners: Vec<Vec<TcpListener>> = (0..workers).map(|_| Vec::new()).collect();
     for addr in listen {
-        // `[::]` takes IPv4 as well, unless an address of its own is listed for that.
-        let is_shared = |other: &SocketAddr| other.is_ipv4() && other.port() == addr.port();
-        let listen_socket = match addr.ip() {
-            IpAddr::V6(Ipv6Addr::UNSPECIFIED) if listen.iter().any(is_shared) => {
-                listen_socket_only_v6
-            }
-            IpAddr::V4(_) | IpAddr::V6(_) => listen_socket,
-        };
+        let options = listen_options(addr, listen, limits);
         let refused = |error| ServerError::Listen { addr: *addr, error };
         if addr.port() != 0 {
             // With SO_REUSEPORT alone, a second server of the same user would silently share it.
-            listen_socket(*addr, false, 1).map_err(refused)?;
+            let alone = ListenOptions {
+                reuse_port: false,
+                ..options
+            };
+            alone.listen(*addr).map_err(refused)?;
         }
         let mut real = *addr;
         for listeners in &mut listeners {
-            let listener = listen_socket(real, true, limits.backlog).map_err(refused)?;
+            let listener = options.listen(real).map_err(refused)?;
             real = listener.local_addr().map_err(refused)?;
             listeners.push(listener);
         }
         addresses.push(real);
     }
     Ok((addresses, listeners))
+}
+
+fn listen_options(addr: &SocketAddr, listen: &[SocketAddr], limits: &Limits) -> ListenOptions {
+    // `[::]` takes IPv4 as well, unless an address of its own is listed for that.
+    let is_shared = |other: &SocketAddr| other.is_ipv4() && other.port() == addr.port();
+    ListenOptions {
+        reuse_port: true,
+        only_v6: addr.ip() == Ipv6Addr::UNSPECIFIED && listen.iter().any(is_shared),
+        backlog: limits.backlog,
+        receive_buffer_bytes: unless_zero(limits.receive_buffer_bytes),
+        send_buffer_bytes: unless_zero(limits.send_buffer_bytes),
+        nodelay: limits.nodelay,
+    }
+}
+
+fn unless_zero(bytes: usize) -> Option<usize> {
+    (bytes > 0).then_some(bytes)
 }
 
 fn load_tls(tls: Option<&Tls>) -> Result<Option<ServerTls>, ServerError> {
@@ -283,4 +297,35 @@ fn load_tls(tls: Option<&Tls>) -> Result<Option<ServerTls>, ServerError> {
     loaded
         .map(Some)
         .map_err(|error| ServerError::Tls(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_of_sockets_reach_the_listener() {
+        let addr = SocketAddr::from(([127, 0, 0, 1], 0));
+        let default = ListenOptions {
+            reuse_port: true,
+            ..ListenOptions::default()
+        };
+        assert_eq!(listen_options(&addr, &[addr], &Limits::default()), default);
+        let limits = Limits {
+            backlog: 7,
+            receive_buffer_bytes: 5000,
+            send_buffer_bytes: 6000,
+            nodelay: false,
+            ..Limits::default()
+        };
+        let wanted = ListenOptions {
+            reuse_port: true,
+            only_v6: false,
+            backlog: 7,
+            receive_buffer_bytes: Some(5000),
+            send_buffer_bytes: Some(6000),
+            nodelay: false,
+        };
+        assert_eq!(listen_options(&addr, &[addr], &limits), wanted);
+    }
 }

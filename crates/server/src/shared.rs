@@ -1,9 +1,10 @@
-//! What all workers of one server share; nothing in it changes after the start but counters and
-//! mailboxes.
+//! What all workers of one server share; nothing in it changes after the start but counters,
+//! mailboxes and what each source address has taken.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use moonwire_net::{ServerTls, SessionLimits, Waker};
 
@@ -11,6 +12,7 @@ use crate::config::{FRAME_HEADER_BYTES_MAX, Limits, Service};
 use crate::event::Letter;
 use crate::mailbox::Mailbox;
 use crate::router::Router;
+use crate::sources::Sources;
 use crate::stats::Stats;
 
 /// The whole server, as its workers see it.
@@ -30,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) service_limits: Vec<Arc<SessionLimits>>,
     /// How to speak TLS, if at all.
     pub(crate) tls: Option<ServerTls>,
+    /// What each source address has taken, on all workers together.
+    pub(crate) sources: Sources,
     /// By worker.
     pub(crate) mailboxes: Vec<Mailbox<Letter, Waker>>,
     /// By worker: whether its thread is done, in whatever way. Set once, by that thread.
@@ -67,6 +71,7 @@ impl Shared {
             router: Router::new(&services),
             handshake_limits,
             service_limits,
+            sources: Sources::new(&limits, workers),
             tls,
             mailboxes: std::iter::repeat_with(mailbox).take(workers).collect(),
             ended: (0..workers).map(|_| AtomicBool::new(false)).collect(),
@@ -91,12 +96,18 @@ fn session_limits(limits: &Limits, message_bytes_max: usize) -> SessionLimits {
             .write_queue_bytes_max
             .saturating_sub(message_bytes_max + FRAME_HEADER_BYTES_MAX)
             .min(WRITE_QUEUE_PAUSE_BYTES),
+        memory_bytes_max: limits.connection_memory_bytes_max,
         handshake_timeout: limits.handshake_timeout,
-        idle_timeout: (!limits.idle_timeout.is_zero()).then_some(limits.idle_timeout),
+        idle_timeout: unless_zero(limits.idle_timeout),
         pong_timeout: Some(limits.pong_timeout),
-        write_timeout: SessionLimits::default().write_timeout,
+        message_timeout: unless_zero(limits.message_timeout),
+        write_timeout: limits.write_timeout,
         close_timeout: limits.close_timeout,
     }
+}
+
+fn unless_zero(timeout: Duration) -> Option<Duration> {
+    (!timeout.is_zero()).then_some(timeout)
 }
 
 /// A client that leaves this much unread is not read from until it has taken some of it: it slows

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use moonwire_net::SessionMemory;
 use moonwire_proto::CloseCode;
 
 /// The counters of the whole server.
@@ -46,6 +47,14 @@ pub(crate) struct WorkerStats {
     pub(crate) taken_over: Counter,
     /// Turns of the loop.
     pub(crate) turns: Counter,
+    /// Handshakes that are not over.
+    pub(crate) handshakes: Counter,
+    /// Times that accepting was put off because too many handshakes were not over.
+    pub(crate) accept_pauses: Counter,
+    /// Bytes that its connections hold in memory, by part, in the order of `SessionMemory::NAMES`.
+    pub(crate) memory_bytes: [Counter; SessionMemory::NAMES.len()],
+    /// The most that they held at once, all parts together.
+    pub(crate) memory_peak_bytes: Counter,
     /// Plain requests that the server answered itself: /health and /metrics.
     pub(crate) requests: Counter,
     /// Handshakes that did not end in a connection, by reason.
@@ -134,10 +143,18 @@ pub(crate) enum HandshakeFailure {
     BadRequest,
     /// The worker or the mailbox was full (503).
     Busy,
+    /// The page of a site that is not allowed, with cookies (403).
+    CrossSite,
+    /// It was the oldest when others needed its place, in number or in memory.
+    CrowdedOut,
     /// The peer went away.
     Gone,
     /// A path without a service (404).
     NotFound,
+    /// Its source address had too many connections.
+    SourceConnections,
+    /// Its source address asked for connections too fast.
+    SourceRate,
     /// The server was about to stop (503).
     Stopping,
     /// Not done in time.
@@ -150,11 +167,15 @@ pub(crate) enum HandshakeFailure {
 
 impl HandshakeFailure {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::BadRequest,
         Self::Busy,
+        Self::CrossSite,
+        Self::CrowdedOut,
         Self::Gone,
         Self::NotFound,
+        Self::SourceConnections,
+        Self::SourceRate,
         Self::Stopping,
         Self::Timeout,
         Self::Tls,
@@ -166,8 +187,12 @@ impl HandshakeFailure {
         match self {
             Self::BadRequest => "bad_request",
             Self::Busy => "busy",
+            Self::CrossSite => "cross_site",
+            Self::CrowdedOut => "crowded_out",
             Self::Gone => "gone",
             Self::NotFound => "not_found",
+            Self::SourceConnections => "source_connections",
+            Self::SourceRate => "source_rate",
             Self::Stopping => "stopping",
             Self::Timeout => "timeout",
             Self::Tls => "tls",
@@ -184,6 +209,9 @@ pub(crate) enum Failure {
     DeadHandler,
     /// A callback raised an error; its connection was closed with 1011.
     LuaError,
+    /// It held too much memory: more than a connection may (1008), or more than any other when the
+    /// worker held too much.
+    Memory,
     /// The peer broke the protocol (1002).
     Protocol,
     /// Text that is not UTF-8 (1007).
@@ -196,15 +224,16 @@ pub(crate) enum Failure {
     QueueFull,
     /// The connection was lost without a closing handshake.
     Lost,
-    /// The peer was silent for too long, or did not close in time.
+    /// The peer was silent for too long, or did not end a message or the connection in time.
     Timeout,
 }
 
 impl Failure {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::DeadHandler,
         Self::LuaError,
+        Self::Memory,
         Self::Protocol,
         Self::ProtocolUtf8,
         Self::ProtocolPolicy,
@@ -232,6 +261,7 @@ impl Failure {
         match self {
             Self::DeadHandler => "dead_handler",
             Self::LuaError => "lua_error",
+            Self::Memory => "memory",
             Self::Protocol => "protocol_1002",
             Self::ProtocolUtf8 => "protocol_1007",
             Self::ProtocolPolicy => "protocol_1008",

@@ -8,9 +8,11 @@ mod answer;
 mod connections;
 mod deliver;
 mod depart;
-mod queues;
+mod handshakes;
+mod ledger;
 mod scripts;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use moonwire_lua::Effects;
@@ -21,8 +23,11 @@ use tracing::warn;
 
 use crate::event::{Event, Letter};
 use crate::shared::Shared;
+use crate::sources::Excess;
 use crate::stats::{HandshakeFailure, WorkerStats};
 use connections::{Connections, Stage};
+use handshakes::Handshakes;
+use ledger::Ledger;
 pub(crate) use scripts::{Scripts, options, source};
 
 /// A worker. `D` is the driver of the real or of the simulated world.
@@ -54,9 +59,10 @@ struct Desk {
     /// Connections that were received from and not answered to the end, but can be now: they go on
     /// in the next turn, so that nobody waits for one that has much to answer.
     unread: Vec<SocketId>,
-    /// Bytes that wait in the write queues of all connections, as far as they were counted: the sum
-    /// of their `queued_bytes`.
-    queued_bytes: usize,
+    /// What all connections hold in memory.
+    ledger: Ledger,
+    /// The handshakes that are not over.
+    handshakes: Handshakes,
     /// The owner that the next hand-over goes to, counted over all services.
     rotation: usize,
 }
@@ -85,7 +91,8 @@ impl<D: Driver> Worker<D> {
             timers: Timers::new(),
             dirty: Vec::new(),
             unread: Vec::new(),
-            queued_bytes: 0,
+            ledger: Ledger::default(),
+            handshakes: Handshakes::default(),
             rotation: worker,
         };
         Self {
@@ -140,6 +147,7 @@ impl<D: Driver> Worker<D> {
         }
         // Before anybody is cut, everybody is told: that a server goes away takes no time to write.
         self.flush();
+        self.regulate_accepting(now);
         if let Phase::Draining { until } = self.phase
             && (now >= until || self.desk.connections.len() == 0)
         {
@@ -153,6 +161,7 @@ impl<D: Driver> Worker<D> {
             return Some(Time::default());
         }
         let deadline = self.desk.timers.next_deadline();
+        let deadline = deadline.into_iter().chain(self.desk.full_until()).min();
         match self.phase {
             Phase::Serving => deadline,
             Phase::Draining { until } if self.desk.connections.len() > 0 => {
@@ -209,32 +218,59 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    fn accepted(&mut self, socket: SocketId, peer: std::net::SocketAddr) {
+    fn accepted(&mut self, socket: SocketId, peer: SocketAddr) {
         self.desk.stats.accepted.add(1);
-        let limits = &self.desk.shared.limits;
-        let sockets_max = limits.connections_per_worker_max + REFUSALS_MAX;
-        let refused = if self.phase != Phase::Serving {
-            Some(HandshakeFailure::Stopping)
-        } else if self.desk.connections.len() >= sockets_max {
-            Some(HandshakeFailure::Busy)
-        } else {
-            None
-        };
-        if let Some(reason) = refused {
+        let now = self.driver.now();
+        if let Err(reason) = self.admit(peer, now) {
             self.desk.stats.handshake_failed(reason);
             self.driver.abort(socket);
             return;
         }
+        self.desk.make_room(now);
         let tls = self.desk.shared.tls.as_ref();
         let limits = &self.desk.shared.handshake_limits;
-        match Session::accept_socket(socket, peer, tls, limits, self.driver.now()) {
-            Ok(session) => self.desk.insert(socket, session, Stage::Handshake),
+        match Session::accept_socket(socket, peer, tls, limits, now) {
+            Ok(session) => {
+                self.desk.insert(socket, session, Stage::Handshake);
+                self.desk.handshake_began(socket, now);
+                self.regulate_accepting(now);
+            }
             Err(error) => {
                 warn!("a TLS handshake cannot begin: {error}");
                 self.desk.stats.handshake_failed(HandshakeFailure::Tls);
+                self.release_source(peer);
                 self.driver.close(socket);
             }
         }
+    }
+
+    /// Whether another connection may come in; if so, its source is to be released when it has
+    /// gone.
+    fn admit(&self, peer: SocketAddr, now: Time) -> Result<(), HandshakeFailure> {
+        let shared = &self.desk.shared;
+        let sockets_max = shared.limits.connections_per_worker_max + REFUSALS_MAX;
+        if self.phase != Phase::Serving {
+            return Err(HandshakeFailure::Stopping);
+        }
+        if self.desk.connections.len() >= sockets_max {
+            return Err(HandshakeFailure::Busy);
+        }
+        shared.sources.admit(peer.ip(), now).map_err(|excess| {
+            if let Some(unlogged) = shared.sources.may_log(now) {
+                let source = peer.ip().to_canonical();
+                warn!("{source} is beyond {excess}: reset ({unlogged} others since the last line)");
+            }
+            match excess {
+                Excess::Connections => HandshakeFailure::SourceConnections,
+                Excess::Handshakes => HandshakeFailure::SourceRate,
+            }
+        })
+    }
+
+    /// A connection from there has gone.
+    fn release_source(&self, peer: SocketAddr) {
+        let now = self.driver.now();
+        self.desk.shared.sources.release(peer.ip(), now);
     }
 
     /// Letters of other threads, at most a few in one turn; the rest wakes the next turn.
@@ -266,7 +302,10 @@ impl<D: Driver> Worker<D> {
                 continue;
             }
             match connection.session.flush(&mut self.driver) {
-                Flushed::Open => self.desk.settled(socket),
+                Flushed::Open => {
+                    self.desk.settled(socket);
+                    self.desk.relieve(&mut self.driver);
+                }
                 Flushed::Finished => self.finished(socket),
             }
         }

@@ -331,8 +331,10 @@ fn server_config(spec: &BenchSpec, workers: usize) -> String {
         moonwire_load::TimeUnit::Microseconds => "us",
         moonwire_load::TimeUnit::Milliseconds => "ms",
     };
+    // Every client of the bench comes from one address, and over the link that is not the loopback.
     format!(
-        "[server]\nworkers = {workers}\n\n[services.amplify]\ntarget = \"/amplify\"\n\n\
+        "[server]\nworkers = {workers}\n\n[limits]\nconnections_per_source_max = 0\n\
+         handshakes_per_source_per_s_max = 0\n\n[services.amplify]\ntarget = \"/amplify\"\n\n\
          [services.amplify.config]\nreplies = {}\ntime_unit = \"{unit}\"\n",
         spec.replies
     )

@@ -18,6 +18,8 @@ use crate::time::Time;
 #[derive(Debug)]
 pub(super) struct Listener {
     fd: OwnedFd,
+    /// Whether the caller wants no connections for now.
+    is_held: bool,
     /// When to accept again after there was no descriptor or memory for a connection.
     pub(super) paused_until: Option<Time>,
 }
@@ -25,9 +27,6 @@ pub(super) struct Listener {
 impl EpollDriver {
     pub(super) fn add_listener(&mut self, fd: OwnedFd) -> io::Result<ListenerId> {
         rustix::io::ioctl_fionbio(&fd, true)?;
-        // Accepted sockets inherit it, which saves a call for each of them. A listener that has
-        // no such option (not TCP) needs none.
-        let _ = rustix::net::sockopt::set_tcp_nodelay(&fd, true);
         let entry = self.listeners.vacant_entry();
         let index = u32::try_from(entry.key()).map_err(|_| io::ErrorKind::OutOfMemory)?;
         // Level triggered: what a turn does not accept is reported again by the next one.
@@ -39,6 +38,7 @@ impl EpollDriver {
         )?;
         entry.insert(Listener {
             fd,
+            is_held: false,
             paused_until: None,
         });
         Ok(ListenerId(index))
@@ -97,9 +97,7 @@ impl EpollDriver {
         let until = self.now() + ACCEPT_PAUSE;
         if let Some(listener) = self.listeners.get_mut(id.0 as usize) {
             listener.paused_until = Some(until);
-            let data = EventData::new_u64(token(id.0, LISTENER));
-            // It cannot fail: the descriptor is open and was added.
-            let _ = epoll::modify(&self.epoll, &listener.fd, data, EventFlags::empty());
+            listener.watch(&self.epoll, id);
         }
         self.completions.push_back(Completion::AcceptFailed {
             listener: id,
@@ -115,11 +113,39 @@ impl EpollDriver {
             };
             if until <= Time::monotonic() {
                 listener.paused_until = None;
-                let data = EventData::new_u64(token(index as u32, LISTENER));
-                // It cannot fail: the descriptor is open and was added.
-                let _ = epoll::modify(&self.epoll, &listener.fd, data, EventFlags::IN);
+                listener.watch(&self.epoll, ListenerId(index as u32));
             }
         }
+    }
+
+    /// Accepts from the listener, or leaves what comes in its queue.
+    pub(super) fn hold_listener(&mut self, id: ListenerId, is_held: bool) {
+        if is_held {
+            self.accepting.retain(|(accepting, _)| *accepting != id);
+        }
+        if let Some(listener) = self.listeners.get_mut(id.0 as usize) {
+            listener.is_held = is_held;
+            listener.watch(&self.epoll, id);
+        }
+    }
+}
+
+impl Listener {
+    /// Has connections reported, or not while there is a reason to accept none.
+    fn watch(&self, epoll: &OwnedFd, id: ListenerId) {
+        let is_open = !self.is_held && self.paused_until.is_none();
+        let interest = if is_open {
+            EventFlags::IN
+        } else {
+            EventFlags::empty()
+        };
+        // It cannot fail: the descriptor is open and was added.
+        let _ = epoll::modify(
+            epoll,
+            &self.fd,
+            EventData::new_u64(token(id.0, LISTENER)),
+            interest,
+        );
     }
 }
 

@@ -128,6 +128,10 @@ impl Socket {
             Ok(true) => Ok(Submission::Done(pending.emptied())),
             Ok(false) => {
                 self.flags.clear(Flags::WRITABLE);
+                // It may lie here for long, and may come from a pool of much larger ones.
+                if pending.buffer.capacity() > 2 * pending.buffer.len() {
+                    pending.buffer.shrink_to_fit();
+                }
                 self.pending = Some(Box::new(pending));
                 Ok(Submission::InFlight)
             }

@@ -450,3 +450,33 @@ fn a_socket_is_small() {
     println!("size_of Socket of the driver: {} B", size_of::<Socket>());
     assert!(size_of::<Socket>() <= 24);
 }
+
+#[test]
+fn a_listener_that_is_paused_leaves_connections_in_their_queue() {
+    let mut world = world();
+    let listener = ListenerId(0);
+    world.driver.pause_accept(listener);
+    let waiting = TcpStream::connect(world.addr).unwrap();
+    assert_eq!(look(&mut world.driver), [""; 0]);
+    world.driver.resume_accept(listener);
+    let Completion::Accepted { peer, .. } = next(&mut world.driver) else {
+        panic!("no connection")
+    };
+    assert_eq!(peer, waiting.local_addr().unwrap());
+}
+
+#[test]
+fn a_pause_takes_effect_in_the_middle_of_a_turn() {
+    let mut world = world();
+    let _waiting: Vec<_> = (0..3)
+        .map(|_| TcpStream::connect(world.addr).unwrap())
+        .collect();
+    let Completion::Accepted { .. } = next(&mut world.driver) else {
+        panic!("no connection")
+    };
+    world.driver.pause_accept(ListenerId(0));
+    assert!(world.driver.next().is_none());
+    assert_eq!(look(&mut world.driver), [""; 0]);
+    world.driver.resume_accept(ListenerId(0));
+    assert_eq!(look(&mut world.driver).len(), 2);
+}

@@ -11,6 +11,22 @@ impl Session {
     /// When [`on_deadline`](Self::on_deadline) is to be called; it may move later without notice
     /// and moves earlier only in `flush` and by the calls before it, so arm it after `flush`.
     pub fn deadline(&self) -> Option<Time> {
+        let silence = self.silence_deadline();
+        let message = self.message_deadline();
+        silence.into_iter().chain(message).min()
+    }
+
+    /// When the message that has begun must be complete.
+    fn message_deadline(&self) -> Option<Time> {
+        let is_expected = self.phase == Phase::Active && !self.is_paused;
+        if !is_expected || self.message_began == Time::MAX {
+            return None;
+        }
+        Some(self.message_began + self.limits.message_timeout?)
+    }
+
+    /// When something must have been heard, or taken, or be over.
+    fn silence_deadline(&self) -> Option<Time> {
         match (self.phase, &self.stage) {
             (Phase::Active, Stage::Handshake(_)) => {
                 Some(self.heard + self.limits.handshake_timeout)
@@ -39,21 +55,20 @@ impl Session {
         if self.deadline().is_none_or(|deadline| deadline > now) {
             return None;
         }
+        if self
+            .message_deadline()
+            .is_some_and(|deadline| deadline <= now)
+        {
+            let reason = "the message took too long";
+            return Some(self.abandon(SessionError::MessageTimeout, reason));
+        }
         let is_taking = self.untaken_bytes.saturating_sub(untaken_bytes) > PROGRESS_BYTES_MIN;
         self.untaken_bytes = untaken_bytes;
         if is_taking && self.put_off_close(now) {
             return None;
         }
-        match (self.phase, &mut self.stage) {
-            (Phase::Active, Stage::Handshake(handshake)) if handshake.has_request_begun() => {
-                self.outbox
-                    .extend(refusal(408, &[], b"").unwrap_or_default());
-                self.phase = Phase::Draining;
-                Some(SessionEvent::Failed(SessionError::HandshakeTimeout))
-            }
-            (Phase::Active, Stage::Handshake(_)) => {
-                Some(self.time_out(SessionError::HandshakeTimeout))
-            }
+        match (self.phase, &self.stage) {
+            (Phase::Active, Stage::Handshake(_)) => Some(self.end_handshake()),
             (Phase::Active, Stage::Open(_)) if is_taking && (self.is_paused || self.is_pinged) => {
                 // A ping may wait behind what it is still taking.
                 self.heard = now;
@@ -82,6 +97,21 @@ impl Session {
             }
             (Phase::Finished | Phase::Gone, _) => None,
         }
+    }
+
+    /// Ends a handshake that is not over, as if its time were: a server answers 408 to a request
+    /// that has begun to come. Flush afterwards.
+    pub fn end_handshake(&mut self) -> SessionEvent<'static> {
+        if let Stage::Handshake(handshake) = &self.stage
+            && handshake.has_request_begun()
+            && self.phase == Phase::Active
+        {
+            let response = refusal(408, &[], b"");
+            self.outbox.extend(response.unwrap_or_default());
+            self.phase = Phase::Draining;
+            return SessionEvent::Failed(SessionError::HandshakeTimeout);
+        }
+        self.time_out(SessionError::HandshakeTimeout)
     }
 
     /// A peer that is still taking what was queued before the end is given more time, within the

@@ -19,6 +19,11 @@ pub enum SessionError {
     EndOfStream,
     /// The handshake was not over in time.
     HandshakeTimeout,
+    /// The peer's unfinished message would take more memory than a connection may hold; it was sent
+    /// 1008.
+    MemoryExceeded,
+    /// A message that had begun was not complete in time; the peer was sent 1008.
+    MessageTimeout,
     /// More bytes followed the request than are kept while it is not answered (server).
     PipelinedTooMuch,
     /// The peer broke RFC 6455; it was sent the close code of the error.
@@ -44,6 +49,10 @@ impl fmt::Display for SessionError {
             Self::Connect(error) => write!(f, "cannot connect: {error}"),
             Self::EndOfStream => f.write_str("the peer ended the stream without a close frame"),
             Self::HandshakeTimeout => f.write_str("the handshake took too long"),
+            Self::MemoryExceeded => {
+                f.write_str("the peer's message takes more memory than a connection may hold")
+            }
+            Self::MessageTimeout => f.write_str("a message took too long to arrive"),
             Self::PipelinedTooMuch => {
                 f.write_str("the peer sent too much before its request was answered")
             }
@@ -69,6 +78,8 @@ impl Error for SessionError {
             Self::CloseTimeout
             | Self::EndOfStream
             | Self::HandshakeTimeout
+            | Self::MemoryExceeded
+            | Self::MessageTimeout
             | Self::PipelinedTooMuch
             | Self::PongTimeout
             | Self::WriteStalled => None,

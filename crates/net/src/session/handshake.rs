@@ -13,6 +13,19 @@ pub(super) enum Handshake {
 }
 
 impl Handshake {
+    /// Bytes that it holds in memory, itself included.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let held = match self {
+            Self::Server(server) => {
+                let request = server.request.as_ref().map_or(0, Request::memory_bytes);
+                server.reader.memory_bytes() + request
+            }
+            // Bounded by what this end asks for, and gone with the answer.
+            Self::Client(_) => 0,
+        };
+        size_of::<Self>() + held
+    }
+
     /// Server: whether a request has begun to come and is not whole.
     pub(super) fn has_request_begun(&self) -> bool {
         match self {

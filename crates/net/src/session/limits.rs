@@ -17,6 +17,10 @@ pub struct SessionLimits {
     /// that does not read its answers does not get more of them. A client always reads: if both
     /// ends stopped, neither would go on.
     pub write_queue_pause_bytes: usize,
+    /// Most bytes that one connection may hold in memory ([`crate::SessionMemory`]): a peer whose
+    /// unfinished message would take more is sent 1008, and a message that would have to wait
+    /// beyond it is [`crate::SendError::QueueFull`].
+    pub memory_bytes_max: usize,
     /// From accept or connect to the 101, TLS included. Absolute: it is not put off by bytes that
     /// trickle in.
     pub handshake_timeout: Duration,
@@ -25,6 +29,10 @@ pub struct SessionLimits {
     /// A peer that stays silent for so long after such a ping has failed; None: pings only keep
     /// the path open, and are repeated.
     pub pong_timeout: Option<Duration>,
+    /// From the first byte of a message to its last one, however many bytes trickle in between;
+    /// then the peer is sent 1008. While it is not received from the time does not run. None: a
+    /// message may take as long as it likes.
+    pub message_timeout: Option<Duration>,
     /// Server: a peer that is not received from, because too much waits for it, has failed when it
     /// takes nothing for so long. Never off: nothing else ends it.
     pub write_timeout: Duration,
@@ -39,9 +47,11 @@ impl Default for SessionLimits {
             protocol: Limits::default(),
             write_queue_bytes_max: 16 * 1024 * 1024,
             write_queue_pause_bytes: 1024 * 1024,
+            memory_bytes_max: usize::MAX,
             handshake_timeout: Duration::from_secs(10),
             idle_timeout: Some(Duration::from_secs(120)),
             pong_timeout: Some(Duration::from_secs(30)),
+            message_timeout: None,
             write_timeout: Duration::from_secs(60),
             close_timeout: Duration::from_secs(5),
         }

@@ -1,6 +1,6 @@
 //! From received bytes to events.
 
-use moonwire_proto::{Connection, Event, Request};
+use moonwire_proto::{CloseCode, Connection, Event, Request};
 
 use super::codec::with_codec;
 use super::error::SessionError;
@@ -98,7 +98,10 @@ impl Session {
         let step = with_codec(|codec| connection.receive(rest, &mut self.outbox, codec));
         *taken += step.taken;
         Some(match step.event? {
-            Event::Message { opcode, payload } => SessionEvent::Message { opcode, payload },
+            Event::Message { opcode, payload } => {
+                self.message_began = Time::MAX;
+                SessionEvent::Message { opcode, payload }
+            }
             Event::Ping(payload) => SessionEvent::Ping(payload),
             Event::Pong(payload) => SessionEvent::Pong(payload),
             Event::Close { code, reason } => {
@@ -115,6 +118,38 @@ impl Session {
                 SessionEvent::Failed(SessionError::Protocol(error))
             }
         })
+    }
+
+    /// Looks at what the last read left unfinished, once `poll` has given None: notes when a
+    /// message began, for [`deadline`](Self::deadline), and ends the connection of a peer whose
+    /// message has grown beyond `memory_bytes_max`.
+    pub fn settle(&mut self, now: Time) -> Option<SessionEvent<'static>> {
+        let Stage::Open(connection) = &self.stage else {
+            return None;
+        };
+        if self.phase > Phase::Active || !connection.is_unfinished() {
+            self.message_began = Time::MAX;
+            return None;
+        }
+        if self.message_began == Time::MAX {
+            self.message_began = if self.is_paused { Time::default() } else { now };
+        }
+        if self.memory_bytes().total() <= self.limits.memory_bytes_max {
+            return None;
+        }
+        let reason = "the message takes too much memory";
+        Some(self.abandon(SessionError::MemoryExceeded, reason))
+    }
+
+    /// Tells the peer of an open connection that it broke a rule of this end (1008), and ends.
+    pub(super) fn abandon(&mut self, error: SessionError, reason: &str) -> SessionEvent<'static> {
+        self.reserve_outbox();
+        if let Stage::Open(connection) = &mut self.stage {
+            connection.abandon(CloseCode::POLICY_VIOLATION, reason, &mut self.outbox);
+        }
+        self.kept = Vec::new();
+        self.phase = Phase::Draining;
+        SessionEvent::Failed(error)
     }
 
     /// Keeps what was not looked at of one read, while the connection changes hands or while

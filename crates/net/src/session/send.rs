@@ -18,9 +18,7 @@ impl Session {
     /// A message is queued as a whole or not at all: while more than `write_queue_bytes_max` bytes
     /// wait, it is [`SendError::QueueFull`] and the caller decides.
     pub fn send(&mut self, opcode: Opcode, payload: &[u8]) -> Result<(), SendError> {
-        let waiting = self.write_queue_bytes();
-        let added = payload.len().saturating_add(FRAME_HEADER_BYTES_MAX);
-        if waiting > 0 && waiting.saturating_add(added) > self.limits.write_queue_bytes_max {
+        if self.is_queue_full(payload.len().saturating_add(FRAME_HEADER_BYTES_MAX)) {
             return if self.is_open() {
                 Err(SendError::QueueFull)
             } else {
@@ -51,11 +49,10 @@ impl Session {
         let added = payload
             .len()
             .saturating_add(frames.saturating_mul(FRAME_HEADER_BYTES_MAX));
-        let waiting = self.write_queue_bytes();
         if !self.is_open() {
             return Err(SendError::NotOpen);
         }
-        if waiting > 0 && waiting.saturating_add(added) > self.limits.write_queue_bytes_max {
+        if self.is_queue_full(added) {
             return Err(SendError::QueueFull);
         }
         self.reserve_outbox();
@@ -161,6 +158,16 @@ impl Session {
         }
     }
 
+    /// Whether a message of `added` bytes would be too much beside what waits already. A message
+    /// that waits for nothing is never too much.
+    fn is_queue_full(&self, added: usize) -> bool {
+        let waiting = self.write_queue_bytes();
+        let is_beyond = |held: usize, max: usize| held.saturating_add(added) > max;
+        waiting > 0
+            && (is_beyond(waiting, self.limits.write_queue_bytes_max)
+                || is_beyond(self.memory_bytes().total(), self.limits.memory_bytes_max))
+    }
+
     /// Makes sure that the outbox has capacity, from the loop's pool.
     pub(super) fn reserve_outbox(&mut self) {
         if self.outbox.capacity() == 0 {
@@ -210,6 +217,7 @@ impl Session {
         if self.is_paused {
             if self.write_queue_bytes() == 0 && !self.has_unread() {
                 self.is_paused = false;
+                self.turn_message_clock(driver.now());
                 driver.resume_receive(self.socket);
             }
         } else if self.is_full() || self.has_unread() {
@@ -217,8 +225,19 @@ impl Session {
             self.is_paused = true;
             self.is_pinged = false;
             self.heard = driver.now();
+            self.turn_message_clock(self.heard);
             self.untaken_bytes = driver.untaken_bytes(self.socket);
             driver.pause_receive(self.socket);
+        }
+    }
+
+    /// From the moment when a message began to how long ago that is, and back: the peer cannot go
+    /// on with it while nothing is received, so that time does not count. Were it to begin anew
+    /// instead, pauses would keep a message open for ever.
+    fn turn_message_clock(&mut self, now: Time) {
+        if self.message_began < Time::MAX {
+            let turned = now.as_nanos().saturating_sub(self.message_began.as_nanos());
+            self.message_began = Time::from_nanos(turned);
         }
     }
 

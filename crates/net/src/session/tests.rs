@@ -7,7 +7,7 @@ use moonwire_proto::{CloseCode, Opcode};
 
 use super::*;
 use crate::tests::harness::{Answer, Happened, Loop, run_until};
-use crate::{Driver, EpollDriver, Trust, listen_socket};
+use crate::{Driver, EpollDriver, Plaintext, Trust, listen_socket};
 
 pub(crate) fn world() -> (Loop<EpollDriver>, SocketAddr) {
     let mut world = Loop::new(EpollDriver::new().unwrap());
@@ -275,6 +275,23 @@ fn an_idle_session_holds_no_buffers_and_is_small() {
     }
     println!("size_of Session: {} B", size_of::<Session>());
     assert!(size_of::<Session>() <= 232, "{} B", size_of::<Session>());
+}
+
+/// What TLS holds for as long as the connection lives, and a record that is not whole.
+#[test]
+fn the_ledger_knows_of_tls() {
+    let (mut world, addr, tls) = tls_world();
+    let client = world.connect(addr, Some(&tls));
+    let server = upgraded(&mut world, client);
+    echoes(&mut world, client, &[vec![7; 100]]);
+    let memory = world.session(server).memory_bytes();
+    assert!(memory.tls > 0, "{memory:?}");
+    assert_eq!(memory.total(), memory.tls);
+    let session = world.sessions.get_mut(&server).unwrap();
+    let mut begin = [[0x17, 3, 3, 0x40, 0].to_vec(), vec![0; 5000]].concat();
+    session.open(&mut begin, &mut Plaintext::new()).unwrap();
+    let with_record = session.memory_bytes();
+    assert!(with_record.tls >= memory.tls + 5005, "{with_record:?}");
 }
 
 mod carried;

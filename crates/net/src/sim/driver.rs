@@ -92,7 +92,8 @@ impl SimDriver {
         for index in 0..world.listeners.len() {
             let now = world.now;
             let listener = &mut world.listeners[index];
-            if listener.driver != self.index || !listener.is_open {
+            let is_accepting = listener.is_open && !listener.is_held;
+            if listener.driver != self.index || !is_accepting {
                 continue;
             }
             let id = listener.id;
@@ -106,6 +107,12 @@ impl SimDriver {
                 };
                 self.completions.push_back(accepted);
             }
+        }
+    }
+
+    fn hold_listener(&mut self, id: ListenerId, is_held: bool) {
+        if let Some(listener) = self.world.borrow_mut().listeners.get_mut(id.0 as usize) {
+            listener.is_held = is_held;
         }
     }
 
@@ -148,9 +155,18 @@ impl Driver for SimDriver {
             driver,
             id,
             is_open: true,
+            is_held: false,
             backlog,
         });
         Ok(id)
+    }
+
+    fn pause_accept(&mut self, listener: ListenerId) {
+        self.hold_listener(listener, true);
+    }
+
+    fn resume_accept(&mut self, listener: ListenerId) {
+        self.hold_listener(listener, false);
     }
 
     fn stop_listening(&mut self, listener: ListenerId) {

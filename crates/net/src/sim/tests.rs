@@ -440,5 +440,7 @@ fn a_close_that_is_not_answered_ends_in_time() {
     assert!(pair.server.story(server).contains(&failed));
 }
 
+mod limits;
+
 /// No test needs nearly as many turns.
 const TURNS_MAX: usize = 200_000;

@@ -41,6 +41,8 @@ pub(super) struct SimListener {
     pub(super) driver: usize,
     pub(super) id: ListenerId,
     pub(super) is_open: bool,
+    /// Whether its driver wants no connections for now.
+    pub(super) is_held: bool,
     /// Ends that wait to be accepted, each from a moment on.
     pub(super) backlog: VecDeque<(Time, usize)>,
 }
@@ -280,7 +282,8 @@ impl World {
     fn next_moment(&self) -> Time {
         let ends = self.ends.iter().filter(|end| end.owner.is_some());
         let ends = ends.map(|end| self.moment(end));
-        let listeners = self.listeners.iter().filter(|listener| listener.is_open);
+        let is_accepting = |listener: &&SimListener| listener.is_open && !listener.is_held;
+        let listeners = self.listeners.iter().filter(is_accepting);
         let accepts = listeners.filter_map(|listener| listener.backlog.front().map(|(at, _)| *at));
         let drivers = self.drivers.iter().map(|driver| {
             if driver.woken.load(Ordering::Acquire) {

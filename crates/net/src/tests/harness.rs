@@ -240,6 +240,7 @@ impl<D: Driver> Loop<D> {
                     }
                     happened.push(event);
                 }
+                happened.extend(session.settle(now).map(owned));
             }
         }
         self.scratch = scratch;

@@ -154,6 +154,15 @@ impl Records {
         suite.map(|suite| suite.suite())
     }
 
+    /// Bytes that it holds in memory, itself included, as far as they can be seen.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let state = match &self.connection {
+            Connection::Client(client) => size_of_val(&**client),
+            Connection::Server(server) => size_of_val(&**server),
+        };
+        size_of::<Self>() + state + self.incomplete.capacity() + self.outgoing.capacity()
+    }
+
     #[cfg(test)]
     pub(super) fn buffer_bytes(&self) -> usize {
         self.incomplete.capacity() + self.outgoing.capacity()

@@ -7,9 +7,9 @@ use toml::Spanned;
 use tracing_subscriber::EnvFilter;
 
 use super::file::{File, OneOrMany, ServerTable, TlsTable};
-use super::limits::{fit_write_queue, limits};
+use super::limits::{fit_memory, fit_write_queue, limits};
 use super::sentence::Text;
-use super::service::Services;
+use super::service::{Services, allowed_origins};
 use super::{Config, ConfigError, LogFormat, Overrides, Tls};
 use crate::handler;
 
@@ -18,16 +18,19 @@ pub(super) fn config(text: &Text<'_>, overrides: &Overrides) -> Result<Config, C
     let file: File = toml::from_str(text.text).map_err(|error| text.refused(&error))?;
     let workers = workers(text, &file.server, overrides)?;
     let mut limits = limits(text, &file.limits)?;
+    let origins = file.server.allowed_origins.as_deref().unwrap_or_default();
     let mut reader = Services {
         text,
         overrides,
         workers,
         limits: &limits,
+        allowed_origins: allowed_origins(text, origins)?,
         shipped: None,
     };
     let services = reader.read(&file.services)?;
     let shipped = reader.shipped;
     fit_write_queue(text, &file.limits, &services, &mut limits)?;
+    fit_memory(text, &file.limits, &services, &mut limits)?;
     Ok(Config {
         listen: listen(text, &file.server, overrides)?,
         workers,

@@ -30,6 +30,7 @@ pub(super) struct ServerTable {
     pub(super) workers: Option<Spanned<usize>>,
     pub(super) log: Option<Spanned<String>>,
     pub(super) log_format: Option<Spanned<String>>,
+    pub(super) allowed_origins: Option<Vec<Spanned<String>>>,
 }
 
 /// `[tls]`: either both files or `dev = true`.
@@ -55,12 +56,22 @@ pub(super) struct LimitsTable {
     pub(super) pong_timeout_ms: Option<Spanned<u64>>,
     pub(super) close_timeout_ms: Option<Spanned<u64>>,
     pub(super) drain_timeout_ms: Option<Spanned<u64>>,
+    pub(super) message_timeout_ms: Option<Spanned<u64>>,
+    pub(super) write_timeout_ms: Option<Spanned<u64>>,
     pub(super) write_queue_bytes_max: Option<Spanned<usize>>,
-    pub(super) write_queue_bytes_per_worker_max: Option<Spanned<usize>>,
     pub(super) write_queue_policy: Option<Spanned<String>>,
+    pub(super) connection_memory_bytes_max: Option<Spanned<usize>>,
+    pub(super) memory_bytes_per_worker_max: Option<Spanned<usize>>,
     pub(super) connections_per_worker_max: Option<Spanned<usize>>,
-    pub(super) backlog: Option<Spanned<i32>>,
+    pub(super) connections_per_source_max: Option<Spanned<usize>>,
+    pub(super) handshakes_per_source_per_s_max: Option<Spanned<u32>>,
+    pub(super) source_limits_exempt: Option<Vec<Spanned<String>>>,
+    pub(super) handshakes_per_worker_max: Option<Spanned<usize>>,
     pub(super) handovers_per_worker_max: Option<Spanned<usize>>,
+    pub(super) backlog: Option<Spanned<u32>>,
+    pub(super) receive_buffer_bytes: Option<Spanned<usize>>,
+    pub(super) send_buffer_bytes: Option<Spanned<usize>>,
+    pub(super) nodelay: Option<bool>,
 }
 
 /// `[services.NAME]`
@@ -74,6 +85,7 @@ pub(super) struct ServiceTable {
     pub(super) memory_bytes_max: Option<Spanned<usize>>,
     pub(super) subprotocol: Option<Spanned<String>>,
     pub(super) deflate: Option<DeflateTable>,
+    pub(super) allowed_origins: Option<Vec<Spanned<String>>>,
     #[serde(default)]
     pub(super) extra_headers: BTreeMap<String, Spanned<String>>,
     #[serde(default)]

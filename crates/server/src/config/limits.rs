@@ -1,4 +1,5 @@
-//! `[limits]`: defaults, bounds, and what must fit together.
+//! `[limits]`: what is within which bounds, and what must fit together. The defaults are those of
+//! [`Limits`].
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -13,65 +14,198 @@ use crate::handler;
 /// Reads and checks the table.
 pub(super) fn limits(text: &Text<'_>, table: &LimitsTable) -> Result<Limits, ConfigError> {
     let number = Bounded { text };
-    let ms = |key, value, default, min| {
-        let ms = number.or(key, value, default, min..=DAY_MS)?;
-        Ok(Duration::from_millis(ms))
-    };
+    let mut limits = Limits::default();
+    messages(&number, table, &mut limits)?;
+    times(&number, table, &mut limits)?;
+    memory(&number, table, &mut limits)?;
+    connections(&number, table, &mut limits)?;
+    sources(&number, table, &mut limits)?;
+    sockets(&number, table, &mut limits)?;
+    Ok(limits)
+}
+
+fn messages(
+    number: &Bounded<'_>,
+    table: &LimitsTable,
+    limits: &mut Limits,
+) -> Result<(), ConfigError> {
     let t = table;
-    Ok(Limits {
-        message_bytes_max: number.or(
-            "message_bytes_max",
-            &t.message_bytes_max,
-            16 * MIB,
-            1..=GIB,
-        )?,
-        frames_per_message_max: number.or(
-            "frames_per_message_max",
-            &t.frames_per_message_max,
-            131_072,
-            1..=u32::MAX,
-        )?,
-        header_bytes_max: number.or(
-            "header_bytes_max",
-            &t.header_bytes_max,
-            16 * 1024,
-            256..=MIB,
-        )?,
-        headers_max: number.or("headers_max", &t.headers_max, 64, 8..=1024)?,
-        handshake_timeout: ms("handshake_timeout_ms", &t.handshake_timeout_ms, 10_000, 1)?,
-        idle_timeout: ms("idle_timeout_ms", &t.idle_timeout_ms, 60_000, 0)?,
-        pong_timeout: ms("pong_timeout_ms", &t.pong_timeout_ms, 20_000, 1)?,
-        close_timeout: ms("close_timeout_ms", &t.close_timeout_ms, 5_000, 1)?,
-        drain_timeout: ms("drain_timeout_ms", &t.drain_timeout_ms, 10_000, 0)?,
-        write_queue_bytes_max: number.or(
-            "write_queue_bytes_max",
-            &t.write_queue_bytes_max,
-            0,
-            1..=QUEUE_BYTES_MAX,
-        )?,
-        write_queue_bytes_per_worker_max: number.or(
-            "write_queue_bytes_per_worker_max",
-            &t.write_queue_bytes_per_worker_max,
-            GIB,
-            1..=1024 * GIB,
-        )?,
-        write_queue_policy: queue_policy(text, table)?,
-        connections_per_worker_max: number.or(
-            "connections_per_worker_max",
-            &t.connections_per_worker_max,
-            250_000,
-            1..=handler::SLOTS_MAX,
-        )?,
-        backlog: number
-            .or("backlog", &t.backlog, 4096, 1..=65_535)?
-            .unsigned_abs(),
-        handovers_per_worker_max: number.or(
-            "handovers_per_worker_max",
-            &t.handovers_per_worker_max,
-            4096,
-            1..=MIB,
-        )?,
-    })
+    limits.message_bytes_max = number.or(
+        "message_bytes_max",
+        &t.message_bytes_max,
+        limits.message_bytes_max,
+        1..=GIB,
+    )?;
+    limits.frames_per_message_max = number.or(
+        "frames_per_message_max",
+        &t.frames_per_message_max,
+        limits.frames_per_message_max,
+        1..=u32::MAX,
+    )?;
+    limits.header_bytes_max = number.or(
+        "header_bytes_max",
+        &t.header_bytes_max,
+        limits.header_bytes_max,
+        256..=MIB,
+    )?;
+    limits.headers_max = number.or("headers_max", &t.headers_max, limits.headers_max, 8..=1024)?;
+    Ok(())
+}
+
+fn times(
+    number: &Bounded<'_>,
+    table: &LimitsTable,
+    limits: &mut Limits,
+) -> Result<(), ConfigError> {
+    let t = table;
+    let ms = |key, value, min, limit: &mut Duration| {
+        let default = u64::try_from(limit.as_millis()).unwrap_or(DAY_MS);
+        let ms = number.or(key, value, default, min..=DAY_MS)?;
+        *limit = Duration::from_millis(ms);
+        Ok(())
+    };
+    let l = limits;
+    ms(
+        "handshake_timeout_ms",
+        &t.handshake_timeout_ms,
+        1,
+        &mut l.handshake_timeout,
+    )?;
+    ms(
+        "idle_timeout_ms",
+        &t.idle_timeout_ms,
+        0,
+        &mut l.idle_timeout,
+    )?;
+    ms(
+        "pong_timeout_ms",
+        &t.pong_timeout_ms,
+        1,
+        &mut l.pong_timeout,
+    )?;
+    ms(
+        "close_timeout_ms",
+        &t.close_timeout_ms,
+        1,
+        &mut l.close_timeout,
+    )?;
+    ms(
+        "drain_timeout_ms",
+        &t.drain_timeout_ms,
+        0,
+        &mut l.drain_timeout,
+    )?;
+    ms(
+        "message_timeout_ms",
+        &t.message_timeout_ms,
+        0,
+        &mut l.message_timeout,
+    )?;
+    ms(
+        "write_timeout_ms",
+        &t.write_timeout_ms,
+        1,
+        &mut l.write_timeout,
+    )
+}
+
+fn memory(
+    number: &Bounded<'_>,
+    table: &LimitsTable,
+    limits: &mut Limits,
+) -> Result<(), ConfigError> {
+    let t = table;
+    limits.write_queue_bytes_max = number.or(
+        "write_queue_bytes_max",
+        &t.write_queue_bytes_max,
+        limits.write_queue_bytes_max,
+        1..=QUEUE_BYTES_MAX,
+    )?;
+    limits.write_queue_policy = queue_policy(number.text, table)?;
+    limits.connection_memory_bytes_max = number.or(
+        "connection_memory_bytes_max",
+        &t.connection_memory_bytes_max,
+        limits.connection_memory_bytes_max,
+        1..=1024 * GIB,
+    )?;
+    limits.memory_bytes_per_worker_max = number.or(
+        "memory_bytes_per_worker_max",
+        &t.memory_bytes_per_worker_max,
+        limits.memory_bytes_per_worker_max,
+        1..=1024 * GIB,
+    )?;
+    Ok(())
+}
+
+fn connections(
+    number: &Bounded<'_>,
+    table: &LimitsTable,
+    limits: &mut Limits,
+) -> Result<(), ConfigError> {
+    let t = table;
+    limits.connections_per_worker_max = number.or(
+        "connections_per_worker_max",
+        &t.connections_per_worker_max,
+        limits.connections_per_worker_max,
+        1..=handler::SLOTS_MAX,
+    )?;
+    limits.handshakes_per_worker_max = number.or(
+        "handshakes_per_worker_max",
+        &t.handshakes_per_worker_max,
+        limits.handshakes_per_worker_max,
+        1..=handler::SLOTS_MAX,
+    )?;
+    limits.handovers_per_worker_max = number.or(
+        "handovers_per_worker_max",
+        &t.handovers_per_worker_max,
+        limits.handovers_per_worker_max,
+        1..=MIB,
+    )?;
+    limits.backlog = number.or("backlog", &t.backlog, limits.backlog, 1..=65_535)?;
+    Ok(())
+}
+
+fn sources(
+    number: &Bounded<'_>,
+    table: &LimitsTable,
+    limits: &mut Limits,
+) -> Result<(), ConfigError> {
+    let t = table;
+    limits.connections_per_source_max = number.or(
+        "connections_per_source_max",
+        &t.connections_per_source_max,
+        limits.connections_per_source_max,
+        0..=handler::SLOTS_MAX * handler::WORKERS_MAX,
+    )?;
+    limits.handshakes_per_source_per_s_max = number.or(
+        "handshakes_per_source_per_s_max",
+        &t.handshakes_per_source_per_s_max,
+        limits.handshakes_per_source_per_s_max,
+        0..=HANDSHAKES_PER_S_MAX,
+    )?;
+    if let Some(exempt) = &t.source_limits_exempt {
+        let range = |range: &Spanned<String>| {
+            let refused = |sentence| number.text.error(range.span(), sentence);
+            range
+                .get_ref()
+                .parse()
+                .map_err(|problem: String| refused(format!("source_limits_exempt: {problem}")))
+        };
+        limits.source_limits_exempt = exempt.iter().map(range).collect::<Result<_, _>>()?;
+    }
+    Ok(())
+}
+
+fn sockets(
+    number: &Bounded<'_>,
+    table: &LimitsTable,
+    limits: &mut Limits,
+) -> Result<(), ConfigError> {
+    limits.receive_buffer_bytes =
+        number.buffer("receive_buffer_bytes", &table.receive_buffer_bytes)?;
+    limits.send_buffer_bytes = number.buffer("send_buffer_bytes", &table.send_buffer_bytes)?;
+    limits.nodelay = table.nodelay.unwrap_or(limits.nodelay);
+    Ok(())
 }
 
 fn queue_policy(text: &Text<'_>, table: &LimitsTable) -> Result<QueuePolicy, ConfigError> {
@@ -98,16 +232,9 @@ pub(super) fn fit_write_queue(
     services: &[Service],
     limits: &mut Limits,
 ) -> Result<(), ConfigError> {
-    let largest = services
-        .iter()
-        .map(|service| service.message_bytes_max)
-        .max()
-        .unwrap_or(0);
+    let largest = largest(services);
     match &table.write_queue_bytes_max {
-        None => {
-            let replies = REPLIES_EXPECTED * (largest + FRAME_HEADER_BYTES_MAX);
-            limits.write_queue_bytes_max = replies.max(largest + QUEUE_HEADROOM_BYTES);
-        }
+        None => limits.write_queue_bytes_max = write_queue_bytes(largest),
         Some(value) if *value.get_ref() < largest + FRAME_HEADER_BYTES_MAX => {
             return Err(text.error(
                 value.span(),
@@ -121,24 +248,85 @@ pub(super) fn fit_write_queue(
         }
         Some(_) => {}
     }
-    let (one, all) = (
-        limits.write_queue_bytes_max,
-        limits.write_queue_bytes_per_worker_max,
-    );
-    match &table.write_queue_bytes_per_worker_max {
-        Some(value) if all < one => Err(text.error(
-            value.span(),
-            format!(
-                "write_queue_bytes_per_worker_max = {all} is less than write_queue_bytes_max, \
-                 which is {one} here; raise the first or set the second lower"
-            ),
-        )),
-        Some(_) => Ok(()),
-        None => {
-            limits.write_queue_bytes_per_worker_max = all.max(one);
-            Ok(())
+    Ok(())
+}
+
+/// A connection may hold at least one largest message with what belongs to it, or one full write
+/// queue, and a worker at least what one connection may. Without a value a connection may hold both
+/// at a time, as far as the worker may. Called once the write queue fits.
+pub(super) fn fit_memory(
+    text: &Text<'_>,
+    table: &LimitsTable,
+    services: &[Service],
+    limits: &mut Limits,
+) -> Result<(), ConfigError> {
+    let largest = largest(services);
+    let queue = limits.write_queue_bytes_max;
+    let needed = (largest + MEMORY_OVERHEAD_BYTES).max(queue);
+    for (key, value) in [
+        (
+            "connection_memory_bytes_max",
+            &table.connection_memory_bytes_max,
+        ),
+        (
+            "memory_bytes_per_worker_max",
+            &table.memory_bytes_per_worker_max,
+        ),
+    ] {
+        if let Some(value) = value
+            && *value.get_ref() < needed
+        {
+            let sentence = format!(
+                "{key} = {} is less than the {needed} bytes that one connection may need here: one \
+                 largest message ({largest} bytes and {MEMORY_OVERHEAD_BYTES} around it) or one \
+                 full write queue ({queue})",
+                value.get_ref()
+            );
+            return Err(text.error(value.span(), sentence));
         }
     }
+    let (one, all) = (
+        &mut limits.connection_memory_bytes_max,
+        &mut limits.memory_bytes_per_worker_max,
+    );
+    match (
+        &table.connection_memory_bytes_max,
+        &table.memory_bytes_per_worker_max,
+    ) {
+        (Some(value), Some(_)) if *one > *all => {
+            let sentence = format!(
+                "connection_memory_bytes_max = {one} is more than memory_bytes_per_worker_max, \
+                 which is {all} here"
+            );
+            return Err(text.error(value.span(), sentence));
+        }
+        (Some(_), Some(_)) => {}
+        (None, Some(_)) => *one = memory_bytes(largest, queue).min(*all),
+        (Some(_), None) => *all = (*all).max(*one),
+        (None, None) => {
+            *one = memory_bytes(largest, queue);
+            *all = (*all).max(*one);
+        }
+    }
+    Ok(())
+}
+
+/// The largest message that any service takes.
+fn largest(services: &[Service]) -> usize {
+    let sizes = services.iter().map(|service| service.message_bytes_max);
+    sizes.max().unwrap_or(0)
+}
+
+/// The write queue that goes with messages of this size.
+pub(super) fn write_queue_bytes(message_bytes: usize) -> usize {
+    let replies = REPLIES_EXPECTED * (message_bytes + FRAME_HEADER_BYTES_MAX);
+    replies.max(message_bytes + QUEUE_HEADROOM_BYTES)
+}
+
+/// What a connection holds at most that has both a largest message and a full write queue: the
+/// buffer of a queue grows by doubling.
+pub(super) fn memory_bytes(message_bytes: usize, write_queue_bytes: usize) -> usize {
+    message_bytes + MEMORY_OVERHEAD_BYTES + 2 * write_queue_bytes
 }
 
 /// Numbers that must lie within bounds.
@@ -169,9 +357,19 @@ impl Bounded<'_> {
         let sentence = format!("{key} = {number} must be from {min} to {max}");
         Err(self.text.error(value.span(), sentence))
     }
+
+    /// The size of a buffer of the kernel; without one or with 0 the kernel chooses.
+    fn buffer(&self, key: &str, value: &Option<Spanned<usize>>) -> Result<usize, ConfigError> {
+        if value.as_ref().is_none_or(|value| *value.get_ref() == 0) {
+            return Ok(0);
+        }
+        let (min, max) = (SOCKET_BUFFER_BYTES_MIN, SOCKET_BUFFER_BYTES_MAX);
+        let refused = |error: ConfigError| error.with(", or 0: the kernel chooses");
+        self.or(key, value, 0, min..=max).map_err(refused)
+    }
 }
 
-const MIB: usize = 1024 * 1024;
+pub(super) const MIB: usize = 1024 * 1024;
 /// No message is larger than this.
 pub(super) const GIB: usize = 1024 * MIB;
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -180,7 +378,16 @@ pub(crate) const FRAME_HEADER_BYTES_MAX: usize = 14;
 /// Room beside one largest message for what was queued before it: the answers to a full read of
 /// small messages, several times over.
 const QUEUE_HEADROOM_BYTES: usize = MIB;
+/// What a connection may hold beside a message and the write queue: one read that is kept (256 KiB
+/// and as much again), the head of a request, TLS (96 KiB) and compression (112 KiB).
+const MEMORY_OVERHEAD_BYTES: usize = MIB;
 /// Messages of the largest size that the write queue holds by default.
 pub(crate) const REPLIES_EXPECTED: usize = 4;
 /// No write queue is larger than the one that goes by default with the largest messages.
 const QUEUE_BYTES_MAX: usize = REPLIES_EXPECTED * (GIB + FRAME_HEADER_BYTES_MAX);
+/// The kernel takes no less for a send buffer (socket(7)).
+const SOCKET_BUFFER_BYTES_MIN: usize = 4096;
+/// The kernel doubles the value, and counts in 31 bits.
+const SOCKET_BUFFER_BYTES_MAX: usize = GIB - 1;
+/// More than a listener accepts in a second.
+const HANDSHAKES_PER_S_MAX: u32 = 1_000_000;

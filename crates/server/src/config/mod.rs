@@ -20,7 +20,10 @@ pub use build::check_log_filter;
 pub(crate) use limits::{FRAME_HEADER_BYTES_MAX, REPLIES_EXPECTED};
 pub use sentence::ConfigError;
 
+use crate::cidr::Cidr;
+use crate::origin::AllowedOrigins;
 use crate::shipped::ShippedApps;
+use limits::{MIB, memory_bytes, write_queue_bytes};
 
 /// The whole configuration of one server.
 #[derive(Debug)]
@@ -88,19 +91,79 @@ pub struct Limits {
     pub close_timeout: Duration,
     /// From the order to stop to the last connection; then the rest is cut.
     pub drain_timeout: Duration,
+    /// From the first byte of a message to its last one; zero: no bound. After it: close code 1008.
+    pub message_timeout: Duration,
+    /// How long a client that is not received from, because too much waits for it, may take
+    /// nothing of that; then it is cut.
+    pub write_timeout: Duration,
     /// Bytes that may wait for a client that reads slowly; at least one largest message.
     pub write_queue_bytes_max: usize,
-    /// Bytes that may wait for all clients of one worker; at least one full queue. Beyond it the
-    /// connection with the longest queue is cut.
-    pub write_queue_bytes_per_worker_max: usize,
     /// What happens to a message that does not fit the queue of its connection.
     pub write_queue_policy: QueuePolicy,
+    /// Bytes that one connection may hold in memory: the request, an unfinished message, the write
+    /// queue, TLS. A message of the client that would take more ends it with close code 1008; a
+    /// message to it that would have to wait beyond it does not fit the write queue.
+    pub connection_memory_bytes_max: usize,
+    /// Bytes that all connections of one worker may hold in memory. Beyond it those are cut that
+    /// hold most.
+    pub memory_bytes_per_worker_max: usize,
     /// Connections of one worker. Beyond it: status 503.
     pub connections_per_worker_max: usize,
-    /// Connections that the kernel keeps for each listener until they are accepted.
-    pub backlog: u32,
+    /// Connections of one source, on all workers together: an address of IPv4 or 64 bits of IPv6.
+    /// Zero: no bound. Beyond it they are reset.
+    pub connections_per_source_max: usize,
+    /// Connections of one source that are accepted per second, as many at once. Zero: no bound.
+    /// Beyond it they are reset.
+    pub handshakes_per_source_per_s_max: u32,
+    /// Sources that have neither bound.
+    pub source_limits_exempt: Vec<Cidr>,
+    /// Handshakes of one worker that are not over. Beyond it the oldest that has had a second ends;
+    /// as long as there is none, connections wait to be accepted.
+    pub handshakes_per_worker_max: usize,
     /// Connections on their way to one worker from the others. Beyond it: status 503.
     pub handovers_per_worker_max: usize,
+    /// Connections that the kernel keeps for each listener until they are accepted.
+    pub backlog: u32,
+    /// The kernel's receive buffer of each connection; zero: the kernel chooses and adapts it.
+    pub receive_buffer_bytes: usize,
+    /// The kernel's send buffer of each connection; zero: the kernel chooses and adapts it.
+    pub send_buffer_bytes: usize,
+    /// Whether small writes leave at once (TCP_NODELAY).
+    pub nodelay: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let message_bytes_max = 16 * MIB;
+        let write_queue_bytes_max = write_queue_bytes(message_bytes_max);
+        Self {
+            message_bytes_max,
+            frames_per_message_max: 131_072,
+            header_bytes_max: 16 * 1024,
+            headers_max: 64,
+            handshake_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(60),
+            pong_timeout: Duration::from_secs(20),
+            close_timeout: Duration::from_secs(5),
+            drain_timeout: Duration::from_secs(10),
+            message_timeout: Duration::from_secs(60),
+            write_timeout: Duration::from_secs(60),
+            write_queue_bytes_max,
+            write_queue_policy: QueuePolicy::Close,
+            connection_memory_bytes_max: memory_bytes(message_bytes_max, write_queue_bytes_max),
+            memory_bytes_per_worker_max: 1024 * MIB,
+            connections_per_worker_max: 250_000,
+            connections_per_source_max: 4096,
+            handshakes_per_source_per_s_max: 200,
+            source_limits_exempt: vec![Cidr::LOOPBACK_V4, Cidr::LOOPBACK_V6],
+            handshakes_per_worker_max: 16_384,
+            handovers_per_worker_max: 4096,
+            backlog: 4096,
+            receive_buffer_bytes: 0,
+            send_buffer_bytes: 0,
+            nodelay: true,
+        }
+    }
 }
 
 /// What happens to a message that does not fit the write queue of its connection.
@@ -132,6 +195,8 @@ pub struct Service {
     pub subprotocol: Option<String>,
     /// How offers of permessage-deflate are answered; None: they are declined.
     pub deflate: Option<DeflatePolicy>,
+    /// Whose pages may connect with cookies, besides the server's own.
+    pub allowed_origins: AllowedOrigins,
     /// Fields added to the 101 response.
     pub extra_headers: Vec<(String, String)>,
     /// What the service reads as `moonwire.config`.

@@ -22,6 +22,12 @@ impl ConfigError {
         }
     }
 
+    /// The same with something to add at the end.
+    pub(super) fn with(mut self, addition: &str) -> Self {
+        self.sentence.push_str(addition);
+        self
+    }
+
     /// Something wrong with the file as a whole.
     pub(crate) fn of_file(file: &Path, sentence: impl Into<String>) -> Self {
         Self {

@@ -11,6 +11,7 @@ use super::file::ServiceTable;
 use super::limits::{Bounded, GIB};
 use super::sentence::Text;
 use super::{ConfigError, HEALTH, Limits, METRICS, Overrides, Service};
+use crate::origin::AllowedOrigins;
 use crate::shipped::ShippedApps;
 
 /// Reads the services of one configuration.
@@ -23,6 +24,8 @@ pub(super) struct Services<'a> {
     pub(super) workers: usize,
     /// The defaults of a service's own limits.
     pub(super) limits: &'a Limits,
+    /// Whose pages may connect with cookies to a service that does not say so itself.
+    pub(super) allowed_origins: AllowedOrigins,
     /// The shipped apps, unpacked as soon as a service needs them.
     pub(super) shipped: Option<ShippedApps>,
 }
@@ -90,6 +93,10 @@ impl Services<'_> {
             memory_bytes_max: memory(text, table)?,
             subprotocol: subprotocol(text, table)?,
             deflate: deflate(text, table.deflate.as_ref())?,
+            allowed_origins: match &table.allowed_origins {
+                Some(origins) => allowed_origins(text, origins)?,
+                None => self.allowed_origins.clone(),
+            },
             extra_headers: extra_headers(text, table)?,
             config: json(&toml::Value::Table(table.config.clone())),
         })
@@ -110,6 +117,7 @@ impl Services<'_> {
             memory_bytes_max: None,
             subprotocol: None,
             deflate: None,
+            allowed_origins: self.allowed_origins.clone(),
             extra_headers: Vec::new(),
             config: serde_json::Value::Object(serde_json::Map::new()),
         })
@@ -223,6 +231,19 @@ fn memory(text: &Text<'_>, table: &ServiceTable) -> Result<Option<usize>, Config
     let bounds = MEMORY_BYTES_MIN..=MEMORY_BYTES_MAX;
     let bytes = Bounded { text }.or("memory_bytes_max", memory, MEMORY_BYTES_MAX, bounds)?;
     Ok(memory.is_some().then_some(bytes))
+}
+
+/// `allowed_origins`, of the server or of a service.
+pub(super) fn allowed_origins(
+    text: &Text<'_>,
+    origins: &[Spanned<String>],
+) -> Result<AllowedOrigins, ConfigError> {
+    let mut allowed = AllowedOrigins::default();
+    for origin in origins {
+        let refused = |problem| text.error(origin.span(), format!("allowed_origins: {problem}"));
+        allowed.allow(origin.get_ref()).map_err(refused)?;
+    }
+    Ok(allowed)
 }
 
 fn subprotocol(text: &Text<'_>, table: &ServiceTable) -> Result<Option<String>, ConfigError> {

@@ -19,13 +19,24 @@ use crate::stats::HandshakeFailure;
 pub(super) struct Asked {
     route: Route,
     is_upgrade: bool,
+    /// Whether it comes with cookies from a page that may not use them.
+    is_cross_site: bool,
 }
 
 impl Asked {
     pub(super) fn new(request: &Request, shared: &Shared) -> Self {
+        let route = shared.router.route(request.path());
+        let is_cross_site = match route {
+            Route::Service(service) => {
+                let allowed = &shared.services[usize::from(service)].allowed_origins;
+                allowed.refuses(request, shared.tls.is_some())
+            }
+            Route::Health | Route::Metrics | Route::NotFound => false,
+        };
         Self {
-            route: shared.router.route(request.path()),
+            route,
             is_upgrade: request.is_upgrade(),
+            is_cross_site,
         }
     }
 }
@@ -43,7 +54,8 @@ impl Desk {
             Route::Health => self.reply(socket, 200, &[TEXT], b"ok\n", None),
             Route::Metrics => {
                 let depths: Vec<_> = self.shared.mailboxes.iter().map(Mailbox::depth).collect();
-                let page = metrics::prometheus(&self.shared.stats, &depths);
+                let sources = self.shared.sources.len();
+                let page = metrics::prometheus(&self.shared.stats, &depths, sources);
                 let kind = ("Content-Type", metrics::PROMETHEUS_TYPE);
                 self.reply(socket, 200, &[kind], page.as_bytes(), None);
             }
@@ -56,6 +68,10 @@ impl Desk {
                 let reason = HandshakeFailure::UpgradeRequired;
                 self.reply(socket, 426, &[TEXT], body, Some(reason));
             }
+            Route::Service(_) if asked.is_cross_site => {
+                let reason = HandshakeFailure::CrossSite;
+                self.reply(socket, 403, &[TEXT], CROSS_SITE, Some(reason));
+            }
             Route::Service(service) => match scripts.choose(service) {
                 Some(place) => self.admit(socket, place),
                 None => self.hand_over(socket, service, driver),
@@ -66,7 +82,7 @@ impl Desk {
     /// Accepts the connection for the instance at `place`, unless there are too many already.
     fn admit(&mut self, socket: SocketId, place: Place) {
         let handler = self.connections.name(self.worker, socket);
-        let is_full = self.connections.open >= self.shared.limits.connections_per_worker_max;
+        let is_full = self.connections.open() >= self.shared.limits.connections_per_worker_max;
         let (Some(handler), false) = (handler, is_full) else {
             return self.refuse_busy(socket);
         };
@@ -105,12 +121,12 @@ impl Desk {
                 Some(HandshakeFailure::BadRequest),
             );
         }
-        connection.stage = Stage::Open {
+        let open = Stage::Open {
             place,
             handler,
             is_closing: false,
         };
-        self.connections.open += 1;
+        self.connections.change(socket, open);
         let stats = &self.stats.services[usize::from(place.service)];
         stats.connected.add(1);
         stats.connections.add(1);
@@ -128,8 +144,8 @@ impl Desk {
         let Some(worker) = owner else {
             return self.refuse_busy(socket);
         };
-        if let Some(connection) = self.connections.of_socket(socket) {
-            connection.stage = Stage::Leaving { worker, service };
+        let leaving = Stage::Leaving { worker, service };
+        if self.connections.change(socket, leaving).is_some() {
             driver.detach(socket);
         }
     }
@@ -163,7 +179,7 @@ impl Desk {
                 response.truncate(response.len() - body.len());
             }
             connection.session.refuse(&response);
-            connection.stage = Stage::Over;
+            self.connections.change(socket, Stage::Over);
         }
     }
 }
@@ -177,12 +193,16 @@ impl<D: Driver> Worker<D> {
         let Stage::Leaving { worker, service } = connection.stage else {
             return;
         };
+        let peer = connection.session.peer();
         let session = connection.session.detach(transport, unsent);
         let letter = Letter::Handover(Box::new(Handover { session, service }));
         match self.desk.shared.mailboxes[worker].post(letter) {
             Ok(()) => self.desk.stats.handed_over.add(1),
             // The other worker has ended, so the server is about to; the letter closes the socket.
-            Err(_) => self.desk.stats.handshake_failed(HandshakeFailure::Stopping),
+            Err(_) => {
+                self.release_source(peer);
+                self.desk.stats.handshake_failed(HandshakeFailure::Stopping);
+            }
         }
     }
 
@@ -190,10 +210,12 @@ impl<D: Driver> Worker<D> {
     pub(super) fn taken_over(&mut self, handover: Handover) {
         let Handover { session, service } = handover;
         self.desk.stats.taken_over.add(1);
+        let peer = session.session().peer();
         let session = match Session::attach(session, &mut self.driver) {
             Ok(session) => session,
             Err(error) => {
                 warn!("a connection cannot be taken over: {error}");
+                self.release_source(peer);
                 return self.desk.stats.handshake_failed(HandshakeFailure::Busy);
             }
         };
@@ -207,6 +229,9 @@ impl<D: Driver> Worker<D> {
         self.unread(socket);
     }
 }
+
+const CROSS_SITE: &[u8] = b"a page of this origin may not connect with cookies: \
+    it is not this host, and the server's allowed_origins does not name it\n";
 
 const TEXT: (&str, &str) = ("Content-Type", "text/plain; charset=utf-8");
 

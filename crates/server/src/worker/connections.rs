@@ -1,7 +1,9 @@
 //! The connections of one worker.
 
+use std::cmp::Reverse;
+
 use moonwire_lua::Handler;
-use moonwire_net::{Session, SocketId};
+use moonwire_net::{Session, SessionMemory, SocketId};
 
 use super::scripts::Place;
 use crate::handler;
@@ -14,8 +16,8 @@ pub(crate) struct Connection {
     pub(crate) session: Session,
     /// The services' side of it.
     pub(crate) stage: Stage,
-    /// Bytes of its write queue that the counters and the worker's bound know of.
-    pub(crate) queued_bytes: usize,
+    /// What it holds in memory, as far as the counters and the worker's bound know of it.
+    pub(crate) held: SessionMemory,
     /// Whether it is in the list of those to be flushed in this turn.
     pub(crate) is_dirty: bool,
 }
@@ -55,8 +57,10 @@ pub(crate) struct Connections {
     generations: Vec<u32>,
     /// Connections in `slots`.
     len: usize,
-    /// Those of them that are `Stage::Open`. Invariant: open <= len.
-    pub(crate) open: usize,
+    /// Those of them that are `Stage::Open`.
+    open: usize,
+    /// Those of them that are `Stage::Handshake`. Invariant: open + handshakes <= len.
+    handshakes: usize,
 }
 
 impl Connections {
@@ -71,7 +75,7 @@ impl Connections {
             socket,
             session,
             stage,
-            queued_bytes: 0,
+            held: SessionMemory::default(),
             is_dirty: false,
         };
         let before = self.slots[index].replace(Box::new(connection));
@@ -80,6 +84,32 @@ impl Connections {
             "a socket's place is free before it is used again"
         );
         self.len += 1;
+        self.count(stage);
+    }
+
+    /// Puts a connection into another stage; returns the one before.
+    pub(crate) fn change(&mut self, socket: SocketId, stage: Stage) -> Option<Stage> {
+        let connection = self.of_socket(socket)?;
+        let before = std::mem::replace(&mut connection.stage, stage);
+        self.uncount(before);
+        self.count(stage);
+        Some(before)
+    }
+
+    fn count(&mut self, stage: Stage) {
+        match stage {
+            Stage::Handshake => self.handshakes += 1,
+            Stage::Open { .. } => self.open += 1,
+            Stage::Leaving { .. } | Stage::Over => {}
+        }
+    }
+
+    fn uncount(&mut self, stage: Stage) {
+        match stage {
+            Stage::Handshake => self.handshakes -= 1,
+            Stage::Open { .. } => self.open -= 1,
+            Stage::Leaving { .. } | Stage::Over => {}
+        }
     }
 
     /// The connection of this socket.
@@ -107,6 +137,7 @@ impl Connections {
         let slot = self.slots.get_mut(socket.index())?;
         let connection = slot.take_if(|connection| connection.socket == socket)?;
         self.len -= 1;
+        self.uncount(connection.stage);
         Some(connection)
     }
 
@@ -127,13 +158,26 @@ impl Connections {
             .collect()
     }
 
-    /// The connection for which most bytes wait, of those that do not leave; None: nothing waits.
-    pub(crate) fn longest_queue(&mut self) -> Option<&mut Connection> {
-        let connections = self.slots.iter_mut().flatten().map(Box::as_mut);
-        connections
+    /// What connections hold that do not leave, those first that hold most.
+    pub(crate) fn largest_first(&self) -> Vec<(usize, SocketId)> {
+        let connections = self.slots.iter().flatten();
+        let mut holders: Vec<_> = connections
             .filter(|connection| !matches!(connection.stage, Stage::Leaving { .. }))
-            .max_by_key(|connection| connection.queued_bytes)
-            .filter(|connection| connection.queued_bytes > 0)
+            .map(|connection| (connection.held.total(), connection.socket))
+            .filter(|(held, _)| *held > 0)
+            .collect();
+        holders.sort_unstable_by_key(|(held, _)| Reverse(*held));
+        holders
+    }
+
+    /// How many belong to a service.
+    pub(crate) fn open(&self) -> usize {
+        self.open
+    }
+
+    /// How many have not made a request yet.
+    pub(crate) fn handshakes(&self) -> usize {
+        self.handshakes
     }
 
     /// How many there are.

@@ -135,6 +135,27 @@ impl Desk {
                 | SessionEvent::Refused { .. } => {}
             }
         }
+        self.settle(socket, scripts, effects, driver, now);
+    }
+
+    /// After a read: an unfinished message is held to its bounds.
+    fn settle(
+        &mut self,
+        socket: SocketId,
+        scripts: &mut Scripts,
+        effects: &mut Effects,
+        driver: &mut impl Driver,
+        now: Time,
+    ) {
+        let Some(connection) = self.connections.of_socket(socket) else {
+            return;
+        };
+        if let Some(SessionEvent::Failed(error)) = connection.session.settle(now) {
+            self.depart(socket, Some(&error), scripts, effects, driver);
+        }
+        // Now and not at the end of the turn, before which every connection may be read from.
+        self.recount(socket);
+        self.relieve(driver);
     }
 
     /// Does what a callback of the instance at `place` wants done.

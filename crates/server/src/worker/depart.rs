@@ -61,25 +61,22 @@ impl Desk {
         effects: &mut Effects,
         driver: &mut impl Driver,
     ) {
-        let Some(connection) = self.connections.of_socket(socket) else {
-            return;
-        };
-        match std::mem::replace(&mut connection.stage, Stage::Over) {
-            Stage::Over => {}
-            Stage::Handshake => {
+        match self.connections.change(socket, Stage::Over) {
+            None | Some(Stage::Over) => {}
+            Some(Stage::Handshake) => {
                 let reason = error.map_or(HandshakeFailure::Gone, handshake_failure);
                 self.stats.handshake_failed(reason);
             }
-            Stage::Leaving { worker, .. } => {
+            Some(Stage::Leaving { worker, .. }) => {
                 self.shared.mailboxes[worker].release();
                 let reason = error.map_or(HandshakeFailure::Gone, handshake_failure);
                 self.stats.handshake_failed(reason);
                 self.mark_dirty(socket);
             }
-            Stage::Open { place, handler, .. } => {
+            Some(Stage::Open { place, handler, .. }) => {
                 // Still waiting, but no longer for a connection of the service.
-                let queued = connection.queued_bytes;
-                self.connections.open -= 1;
+                let connection = self.connections.of_socket(socket);
+                let queued = connection.map_or(0, |connection| connection.held.write_queue);
                 let service = &self.stats.services[usize::from(place.service)];
                 service.connected.sub(1);
                 service.write_queue_bytes.sub(queued as u64);
@@ -97,10 +94,10 @@ impl Desk {
 
     /// Forgets the connection of a socket that is closed or has left.
     pub(super) fn forget(&mut self, socket: SocketId) -> Option<Box<Connection>> {
+        self.strike_off(socket);
         let connection = self.connections.remove(socket)?;
         self.timers.disarm(socket);
         self.stats.sockets.sub(1);
-        self.queued_bytes -= connection.queued_bytes;
         Some(connection)
     }
 }
@@ -125,7 +122,14 @@ impl<D: Driver> Worker<D> {
             &mut self.effects,
             &mut self.driver,
         );
-        self.desk.forget(socket);
+        self.gone(socket);
+    }
+
+    /// A socket is closed: its source may have another connection.
+    fn gone(&mut self, socket: SocketId) {
+        if let Some(connection) = self.desk.forget(socket) {
+            self.release_source(connection.session.peer());
+        }
     }
 
     /// Accepts no more and tells everybody that the server goes away (1001). Those whose request
@@ -149,8 +153,8 @@ impl<D: Driver> Worker<D> {
                     self.desk.mark_dirty(socket);
                 }
                 Stage::Handshake => {
-                    connection.stage = Stage::Over;
                     connection.session.close(CloseCode::GOING_AWAY, "");
+                    self.desk.connections.change(socket, Stage::Over);
                     self.desk.stats.handshake_failed(HandshakeFailure::Stopping);
                     self.desk.mark_dirty(socket);
                 }
@@ -179,7 +183,7 @@ impl<D: Driver> Worker<D> {
             } else {
                 self.driver.abort(socket);
             }
-            self.desk.forget(socket);
+            self.gone(socket);
         }
         self.phase = Phase::Done;
     }
@@ -195,6 +199,8 @@ fn handshake_failure(error: &SessionError) -> HandshakeFailure {
         SessionError::CloseTimeout => HandshakeFailure::Stopping,
         SessionError::Connect(_)
         | SessionError::EndOfStream
+        | SessionError::MemoryExceeded
+        | SessionError::MessageTimeout
         | SessionError::PongTimeout
         | SessionError::Protocol(_)
         | SessionError::Response(_)
@@ -207,9 +213,11 @@ fn handshake_failure(error: &SessionError) -> HandshakeFailure {
 fn failure(error: &SessionError) -> Failure {
     match error {
         SessionError::Protocol(error) => Failure::of_close_code(error.close_code()),
+        SessionError::MemoryExceeded => Failure::Memory,
         SessionError::CloseTimeout
         | SessionError::PongTimeout
         | SessionError::HandshakeTimeout
+        | SessionError::MessageTimeout
         | SessionError::WriteStalled => Failure::Timeout,
         SessionError::Connect(_)
         | SessionError::EndOfStream

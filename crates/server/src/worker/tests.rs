@@ -212,11 +212,14 @@ impl World {
                 .iter()
                 .all(|worker| worker.desk.timers.is_empty())
         );
-        assert!(
-            self.workers
-                .iter()
-                .all(|worker| worker.desk.connections.open == 0)
-        );
+        for worker in &self.workers {
+            let connections = &worker.desk.connections;
+            assert_eq!((connections.open(), connections.handshakes()), (0, 0));
+            assert_eq!(worker.desk.ledger.total_bytes(), 0);
+        }
+        let held = sum(&|w| w.memory_bytes.iter().map(|part| part.value()).sum());
+        assert_eq!(held, 0, "nothing is held by nobody");
+        assert_eq!(self.shared.sources.open(), 0, "no source has a connection");
         let note = std::fs::read_to_string(self.folder.path().join("note")).unwrap();
         assert_eq!(
             note,
@@ -225,13 +228,14 @@ impl World {
     }
 }
 
-/// One service, one instance, on the first worker.
+/// One service, one instance, on the first worker. All clients have one address, which is counted.
 fn config(folder: &TempDir, workers: usize) -> Config {
     let app = folder.path().join("apps/moody");
     std::fs::create_dir_all(&app).unwrap();
     std::fs::write(app.join("moody.lua"), MOODY).unwrap();
     let toml = format!(
-        "[server]\nworkers = {workers}\n[services.moody]\ntarget = '/moody'\ninstances = 1\n\
+        "[server]\nworkers = {workers}\n[limits]\nsource_limits_exempt = []\n\
+         [services.moody]\ntarget = '/moody'\ninstances = 1\n\
          [services.moody.config]\nnote = '{}'\n",
         folder.path().join("note").display()
     );

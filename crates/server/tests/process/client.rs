@@ -95,6 +95,14 @@ impl Client {
         self.stream.write_all(bytes).unwrap();
     }
 
+    /// Writes as much as the server takes before it ends the connection.
+    pub(crate) fn try_write(&mut self, bytes: &[u8]) {
+        if let Err(error) = self.stream.write_all(bytes) {
+            let is_end = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+            assert!(is_end.contains(&error.kind()), "{error}");
+        }
+    }
+
     /// Sends one masked frame.
     pub(crate) fn send(&mut self, opcode: u8, payload: &[u8]) {
         let bytes = frame(opcode, payload);

@@ -61,19 +61,19 @@ fn the_memory_of_a_service_is_not_too_little_for_any() {
 }
 
 #[test]
-fn a_worker_may_hold_one_full_queue_at_least() {
+fn a_worker_may_hold_what_one_connection_may_at_least() {
     wrong(
-        "[limits]\nmessage_bytes_max = 1000\nwrite_queue_bytes_max = 2000\n\
-         write_queue_bytes_per_worker_max = 1999\n[services.echo]\ntarget = '/echo'\n",
-        "moonwire.toml:4: write_queue_bytes_per_worker_max = 1999 is less than \
-         write_queue_bytes_max, which is 2000 here; ",
+        "[limits]\nmessage_bytes_max = 1000\nwrite_queue_bytes_max = 2000000\n\
+         memory_bytes_per_worker_max = 1999999\n[services.echo]\ntarget = '/echo'\n",
+        "moonwire.toml:4: memory_bytes_per_worker_max = 1999999 is less than the 2000000 bytes \
+         that one connection may need here: ",
     );
 }
 
 #[test]
 fn the_largest_messages_may_have_a_queue() {
     let text = "[limits]\nmessage_bytes_max = 1073741824\nwrite_queue_bytes_max = 1073741838\n\
-                write_queue_bytes_per_worker_max = 4294967296\n\
+                memory_bytes_per_worker_max = 4294967296\n\
                 [services.echo]\ntarget = '/echo'\n";
     let limits = Folder::new(text).load().map(|config| config.limits);
     let limits = limits.unwrap_or_else(|error| panic!("{error}"));
@@ -176,6 +176,93 @@ fn values_are_checked() {
         "moonwire.toml:4: `cert` names ",
     );
     wrong("", "moonwire.toml:1: there is no service");
+}
+
+#[test]
+fn limits_are_checked() {
+    for (line, sentence) in [
+        (
+            "connections_per_source_max = 268435457",
+            "connections_per_source_max = 268435457 must be from 0 to 268435456",
+        ),
+        (
+            "handshakes_per_source_per_s_max = 1000001",
+            "handshakes_per_source_per_s_max = 1000001 must be from 0 to 1000000",
+        ),
+        (
+            "handshakes_per_worker_max = 0",
+            "handshakes_per_worker_max = 0 must be from 1 to 1048576",
+        ),
+        (
+            "source_limits_exempt = ['10.0.0.0/8', '10.0.0.1/8']",
+            "source_limits_exempt: `10.0.0.1/8` has bits beyond its prefix; write 10.0.0.0/8",
+        ),
+        (
+            "source_limits_exempt = '127.0.0.1'",
+            "`source_limits_exempt` has the wrong type: ",
+        ),
+        (
+            "write_timeout_ms = 0",
+            "write_timeout_ms = 0 must be from 1 to 86400000",
+        ),
+        (
+            "message_timeout_ms = 86400001",
+            "message_timeout_ms = 86400001 must be from 0 to 86400000",
+        ),
+        (
+            "send_buffer_bytes = 4095",
+            "send_buffer_bytes = 4095 must be from 4096 to 1073741823, or 0: the kernel chooses",
+        ),
+        ("nodelay = 1", "`nodelay` has the wrong type: "),
+        (
+            "connection_memory_bytes_max = 17825791",
+            "connection_memory_bytes_max = 17825791 is less than the ",
+        ),
+        (
+            "connection_memory_bytes_max = 100000000\nmemory_bytes_per_worker_max = 90000000",
+            "connection_memory_bytes_max = 100000000 is more than memory_bytes_per_worker_max",
+        ),
+        (
+            "write_queue_bytes_per_worker_max = 1073741824",
+            "unknown key `write_queue_bytes_per_worker_max`, did you mean ",
+        ),
+    ] {
+        let toml = format!("[limits]\n{line}\n[services.echo]\ntarget = '/echo'\n");
+        wrong(&toml, &format!("moonwire.toml:2: {sentence}"));
+    }
+}
+
+#[test]
+fn limits_fit_together_by_themselves() {
+    let limits = |lines: &str| {
+        let toml = format!("[limits]\n{lines}\n[services.echo]\ntarget = '/echo'\n");
+        let config = Folder::new(&toml).load();
+        config.unwrap_or_else(|error| panic!("{error}")).limits
+    };
+    let large = limits("message_bytes_max = 1073741824");
+    assert!(large.memory_bytes_per_worker_max >= large.connection_memory_bytes_max);
+    assert!(large.connection_memory_bytes_max > large.write_queue_bytes_max + (1 << 30));
+    let little = limits("memory_bytes_per_worker_max = 70000000");
+    assert_eq!(little.connection_memory_bytes_max, 70_000_000);
+    let much = limits("connection_memory_bytes_max = 5000000000");
+    assert_eq!(much.memory_bytes_per_worker_max, 5_000_000_000);
+    let off = limits(
+        "connections_per_source_max = 0\nhandshakes_per_source_per_s_max = 0\n\
+         source_limits_exempt = []\nmessage_timeout_ms = 0",
+    );
+    assert!(off.source_limits_exempt.is_empty() && off.message_timeout.is_zero());
+}
+
+#[test]
+fn origins_are_checked() {
+    wrong(
+        "[server]\nallowed_origins = ['https://a.example', 'app.example.com']\n",
+        "moonwire.toml:2: allowed_origins: `app.example.com` is not an origin; write ",
+    );
+    wrong(
+        "[services.echo]\ntarget = '/echo'\nallowed_origins = ['null']\n",
+        "moonwire.toml:3: allowed_origins: `null` is not an origin",
+    );
 }
 
 #[test]

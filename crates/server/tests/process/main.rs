@@ -3,6 +3,7 @@
 //! - `messages`: echo, amplify, isolation of errors, hand-over, limits
 //! - `requests`: what is not a WebSocket connection
 //! - `ending`: onDisconnect, slow readers, the order to stop
+//! - `limits`: what a peer may take, at the bound and past it
 //! - `configuration`: one sentence for each mistake
 //! - `tls`: the hand-over of an encrypted connection
 
@@ -16,6 +17,7 @@ mod client;
 mod configuration;
 mod ending;
 mod fixture;
+mod limits;
 mod messages;
 mod pipeline;
 mod requests;
