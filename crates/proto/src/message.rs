@@ -78,17 +78,21 @@ impl Assembly {
         self.wire_bytes += taken;
         let is_complete = self.is_complete();
         if let (Some(inflation), Some(history)) = (&mut self.inflation, history) {
-            inflation.take(part, history, &mut self.payload, message_bytes_max)?;
-            if is_complete {
-                inflation.finish(history, &mut self.payload, message_bytes_max)?;
+            let payload = &mut self.payload;
+            let mut inflated = inflation.take(part, history, payload, message_bytes_max);
+            if is_complete && inflated.is_ok() {
+                inflated = inflation.finish(history, payload, message_bytes_max);
+            }
+            if let Err(error) = inflated {
+                // What was inflated before it comes first, as if an earlier read had brought it.
+                self.check_text(false)?;
+                return Err(error);
             }
         } else {
             self.reserve(taken, message_bytes_max);
             self.payload.extend_from_slice(part);
         }
-        if self.opcode == Opcode::Text {
-            self.check_text()?;
-        }
+        self.check_text(is_complete)?;
         Ok(taken)
     }
 
@@ -109,12 +113,15 @@ impl Assembly {
         self.payload.reserve_exact(wanted - length);
     }
 
-    /// Fails as soon as the text cannot become valid any more (RFC 6455, 8.1).
-    fn check_text(&mut self) -> Result<(), ProtocolError> {
+    /// Fails as soon as a text cannot become valid any more (RFC 6455, 8.1).
+    fn check_text(&mut self, is_complete: bool) -> Result<(), ProtocolError> {
+        if self.opcode != Opcode::Text {
+            return Ok(());
+        }
         let unchecked = self.payload.get(self.valid_bytes..).unwrap_or_default();
         match simdutf8::compat::from_utf8(unchecked) {
             Ok(_) => self.valid_bytes = self.payload.len(),
-            Err(error) if error.error_len().is_none() && !self.is_complete() => {
+            Err(error) if error.error_len().is_none() && !is_complete => {
                 self.valid_bytes += error.valid_up_to();
             }
             Err(_) => return Err(ProtocolError::Utf8Invalid),

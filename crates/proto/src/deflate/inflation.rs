@@ -54,12 +54,7 @@ impl Inflation {
             let step = self.step(compressed, payload, message_bytes_max)?;
             compressed = compressed.get(step.taken..).unwrap_or_default();
             is_output_full = step.is_output_full && !self.has_ended;
-            if payload.len() > message_bytes_max {
-                return Err(ProtocolError::PayloadTooLarge {
-                    actual: payload.len() as u64,
-                    maximum: message_bytes_max as u64,
-                });
-            }
+            check_length(payload, message_bytes_max)?;
         }
         Ok(())
     }
@@ -110,7 +105,11 @@ impl Inflation {
         self.has_ended = match status {
             Ok(Status::StreamEnd) => true,
             Ok(Status::Ok | Status::BufError) => false,
-            Err(_) => return Err(ProtocolError::DeflateInvalid),
+            Err(_) => {
+                // What is too much was there before what is invalid.
+                check_length(payload, message_bytes_max)?;
+                return Err(ProtocolError::DeflateInvalid);
+            }
         };
         Ok(Step {
             taken,
@@ -133,6 +132,16 @@ struct Step {
     taken: usize,
     /// Whether there may be more output without more input.
     is_output_full: bool,
+}
+
+fn check_length(payload: &[u8], message_bytes_max: usize) -> Result<(), ProtocolError> {
+    if payload.len() > message_bytes_max {
+        return Err(ProtocolError::PayloadTooLarge {
+            actual: payload.len() as u64,
+            maximum: message_bytes_max as u64,
+        });
+    }
+    Ok(())
 }
 
 /// A new stream whose window is what came before it: earlier messages, then this one so far.

@@ -132,6 +132,37 @@ fn text_is_checked_as_it_inflates() {
 }
 
 #[test]
+fn of_several_breaches_the_first_is_told_however_they_arrive() {
+    // A stored block, then one of a type that there is not.
+    let broken = |block: &[u8]| {
+        let length = u16::try_from(block.len()).unwrap();
+        let lengths = [length.to_le_bytes(), (!length).to_le_bytes()].concat();
+        frame(
+            0xc1,
+            &[b"\x00", lengths.as_slice(), block, b"\x07"].concat(),
+        )
+    };
+    let too_large = ProtocolError::PayloadTooLarge {
+        actual: 11,
+        maximum: 10,
+    };
+    let cases: [(&[u8], ProtocolError); 5] = [
+        (b"good", ProtocolError::DeflateInvalid),
+        (b"cut \xce", ProtocolError::DeflateInvalid),
+        (b"bad \xff", ProtocolError::Utf8Invalid),
+        (b"0123456789\n", too_large),
+        (b"bad \xff too long", ProtocolError::Utf8Invalid),
+    ];
+    for (block, expected) in cases {
+        for read_bytes in [1, 2, 5, 100] {
+            let mut client = client(&agreement(true, 15), 10);
+            let told = read(&mut client, &broken(block), read_bytes, &mut Codec::new());
+            assert_eq!(told, Err(expected), "{block:x?} by {read_bytes}");
+        }
+    }
+}
+
+#[test]
 fn a_compressed_frame_without_the_extension_is_a_breach() {
     let mut client = Connection::client(&Limits::default(), || 0);
     let told = read(&mut client, b"\xc1\x01\x00", 100, &mut Codec::new());
