@@ -16,8 +16,9 @@ mod program;
 mod run_file;
 mod soak;
 mod starvation;
-mod table;
+pub(crate) mod table;
 mod truth;
+pub(crate) mod work_tree;
 
 /// The generator against servers whose faults are known, and short of CPU.
 pub(crate) fn truth() -> Result<ExitCode> {

@@ -1,4 +1,4 @@
-//! The chores of the workspace: `cargo xtask test | tidy | peers | acceptance`.
+//! The chores of the workspace: `cargo xtask test | fuzz | tidy | peers | acceptance`.
 //!
 //! Everything that a person or CI does to this repository beyond `cargo build` starts here, so that
 //! there is one place that knows how. It imports none of the product.
@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 mod acceptance;
+mod fuzz;
 mod peers;
 mod place;
 mod step;
@@ -35,6 +36,8 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
     match arguments.as_slice() {
         ["test"] => test::run(test::Extent::Full),
         ["test", "--quick"] => test::run(test::Extent::Quick),
+        ["fuzz", "--planted"] => fuzz::planted(),
+        ["fuzz", arguments @ ..] => fuzz::run(arguments),
         ["tidy"] => tidy::run(),
         ["peers"] => peers::install(),
         ["peers", "--list"] => peers::list(),
@@ -54,6 +57,10 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   test [--quick]           everything CI checks; --quick leaves out the foreign peers
+  fuzz [TARGET] [--minutes N]
+                           looks for inputs that break a target, N minutes each; needs nightly
+                           and cargo-fuzz
+  fuzz --planted           puts a defect before each target, which must find it in a minute
   tidy                     the rules of the house: arrows, sizes, words, manifests
   peers [--list|--check]   install the foreign peers of the tests, or show or check them
   acceptance breakage      puts defects into a copy and sees whether the tests notice

@@ -6,10 +6,17 @@
 mod buffer;
 mod driver;
 mod epoll;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod listener;
 mod session;
 pub mod sim;
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
+#[expect(clippy::unwrap_used, reason = "a fault of a test is to be loud")]
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the fuzz target needs only the harness")
+)]
 mod tests;
 mod time;
 mod timers;

@@ -19,6 +19,8 @@ mod connection;
 mod deflate;
 mod error;
 mod frame;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod handshake;
 mod limits;
 mod mask;

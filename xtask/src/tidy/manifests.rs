@@ -8,7 +8,7 @@ use super::tree::File;
 pub(crate) fn check(file: &File, findings: &mut Vec<Finding>) {
     if file.path == "Cargo.toml" {
         dependencies_have_reasons(file, findings);
-    } else if file.path.ends_with("/Cargo.toml") {
+    } else if file.path.ends_with("/Cargo.toml") && !file.text.contains("\n[workspace]\n") {
         members_inherit(file, findings);
     }
 }
@@ -98,6 +98,9 @@ mod tests {
             [lints]\nworkspace = true\n[dependencies]\n";
         assert_eq!(found(check, "crates/a/Cargo.toml", good), []);
         let bad = format!("{good}b.workspace = true\nslab = \"1\"\n");
+        // A workspace of its own has nowhere to take them from.
+        let other = format!("# Fuzzing.\n[workspace]\n{bad}");
+        assert_eq!(found(check, "fuzz/Cargo.toml", &other), []);
         assert_eq!(
             found(check, "crates/a/Cargo.toml", &bad),
             [(12, "manifest")]

@@ -48,8 +48,8 @@ impl File {
     }
 }
 
-/// Every text file under `root`; files with a zero byte are not text, and what lies in a folder
-/// `vendor` is not ours to lay out.
+/// Every text file under `root`; files with a zero byte are not text, what lies in a folder
+/// `vendor` is not ours to lay out, and what lies in a `corpus` came from a fuzzer.
 pub(crate) fn files(root: &Path) -> Result<Vec<File>> {
     let output = Command::new("git")
         .args([
@@ -68,7 +68,10 @@ pub(crate) fn files(root: &Path) -> Result<Vec<File>> {
     );
     let mut files = Vec::new();
     for path in String::from_utf8(output.stdout)?.split_terminator('\0') {
-        if path.split('/').any(|part| part == "vendor") {
+        if path
+            .split('/')
+            .any(|part| matches!(part, "vendor" | "corpus"))
+        {
             continue;
         }
         // A tracked file may have been deleted and not committed yet.

@@ -5,7 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use moonwire_proto::{Acceptance, ClientKey, CloseCode, Opcode, UpgradeRequest, refusal};
+use moonwire_proto::{
+    Acceptance, ClientKey, CloseCode, DeflateOffer, DeflatePolicy, Opcode, Request, UpgradeRequest,
+    refusal,
+};
 
 use crate::driver::{Completion, ConnectTarget, Driver, SocketId, Transport};
 use crate::{
@@ -22,11 +25,21 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    fn give(self, session: &mut Session) {
+    fn give(self, session: &mut Session, is_compressing: bool) {
+        let policy = DeflatePolicy::default();
+        let acceptance = Acceptance {
+            deflate: is_compressing.then_some(&policy),
+            ..Acceptance::default()
+        };
         match self {
-            Self::Accept => session.accept(&Acceptance::default()).unwrap(),
+            // What asks for no upgrade is refused in any case.
+            Self::Accept if session.request().is_some_and(Request::is_upgrade) => {
+                session.accept(&acceptance).unwrap();
+            }
             Self::Later => {}
-            Self::Refuse => session.refuse(&refusal(404, &[], b"no such service").unwrap()),
+            Self::Accept | Self::Refuse => {
+                session.refuse(&refusal(404, &[], b"no such service").unwrap());
+            }
         }
     }
 }
@@ -55,6 +68,8 @@ pub(crate) struct Loop<D: Driver> {
     pub(crate) limits: Arc<SessionLimits>,
     pub(crate) server_tls: Option<ServerTls>,
     pub(crate) answer: Answer,
+    /// What clients offer and, if there is something, servers grant.
+    pub(crate) deflate: Option<DeflateOffer>,
     /// Whether servers send each message back.
     pub(crate) echo: bool,
     timers: Timers<SocketId>,
@@ -72,6 +87,7 @@ impl<D: Driver> Loop<D> {
             limits: Arc::default(),
             server_tls: None,
             answer: Answer::Accept,
+            deflate: None,
             echo: true,
             timers: Timers::new(),
             scratch: Plaintext::new(),
@@ -89,7 +105,7 @@ impl<D: Driver> Loop<D> {
             target: "/echo".to_owned(),
             subprotocols: Vec::new(),
             headers: Vec::new(),
-            deflate: None,
+            deflate: self.deflate,
             key: ClientKey::generate(random_mask),
         };
         let socket = self.driver.connect(&ConnectTarget::from(addr)).unwrap();
@@ -230,7 +246,7 @@ impl<D: Driver> Loop<D> {
             Ok(mut input) => {
                 while let Some(event) = session.poll(&mut input, now).map(owned) {
                     if let Happened::Request(_) = &event {
-                        self.answer.give(session);
+                        self.answer.give(session, self.deflate.is_some());
                     }
                     if let Happened::Message(opcode, payload) = &event
                         && is_echo

@@ -2,95 +2,185 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::str;
 
-use super::{Connection, Event};
+use super::Role;
+use crate::close::CloseCode;
 use crate::deflate::Codec;
+use crate::error::ProtocolError;
+use crate::frame::{self, ControlKind, FrameKind, Lead};
+use crate::fuzz::{End, Input, Reads, Story, Told};
 use crate::limits::Limits;
+use crate::opcode::Opcode;
 
-/// Reads `input` as a role, sizes of reads and what a peer sends; checks what must always hold.
-///
-/// The first byte chooses the role, the second how many of the next bytes are sizes of reads.
-fn fuzz_connection(input: &[u8]) {
-    let Some((&[role, sizes], rest)) = input.split_first_chunk() else {
-        return;
+/// Frames and messages: a choice of what this end is and does, sizes of reads, and what its peer
+/// sends.
+pub fn frames(input: &[u8]) {
+    let mut input = Input::new(input);
+    let choice = input.byte();
+    let reads = input.reads();
+    let message_bytes_max = match choice & LARGE {
+        0 => 500,
+        // 64-bit lengths are within it.
+        _ => 70_000,
     };
-    let (sizes, bytes) = rest.split_at(usize::from(sizes).min(rest.len()));
-    let whole = story(role, bytes, &[]);
-    let split = story(role, bytes, sizes);
-    assert_eq!(whole, split, "the events depend on the reads");
-    let (events, out) = whole;
-    assert!(
-        out.len() <= 3 * bytes.len() + 8,
-        "the answers outgrow what was received"
-    );
-    let after_the_end = events
-        .iter()
-        .skip_while(|event| !event.starts_with('!'))
-        .count();
-    assert!(after_the_end <= 1, "something was told after the end");
+    let end = End {
+        limits: Limits {
+            message_bytes_max,
+            frames_per_message_max: 5,
+            ..Limits::default()
+        },
+        echoes: choice & ECHOES != 0,
+        closes_after: usize::from(choice >> CLOSES_SHIFT & 3).checked_sub(1),
+        ..end(role(choice))
+    };
+    end.hears(input.rest(), reads);
 }
 
-/// What is told, in words, and what is answered. The last read has what the `sizes` left.
-fn story(role: u8, bytes: &[u8], sizes: &[u8]) -> (Vec<String>, Vec<u8>) {
-    let limits = Limits {
-        message_bytes_max: 500,
-        frames_per_message_max: 5,
-        ..Limits::default()
+/// Close frames: a choice of what this end is and did, sizes of reads, the payload of the peer's
+/// close frame behind its length, and what the peer sends after it.
+pub fn close(input: &[u8]) {
+    let mut input = Input::new(input);
+    let choice = input.byte();
+    let reads = input.reads();
+    let length = input.byte() & 0x7f;
+    let payload = input.bytes(usize::from(length).min(frame::CONTROL_BYTES_MAX));
+    let rest = input.rest();
+    close_is_heard(choice, reads, payload, rest);
+    close_is_said(role(choice), payload, rest);
+}
+
+/// The peer's close frame is told as it is, or as the breach that it is, and answered once.
+fn close_is_heard(choice: u8, reads: Reads<'_>, payload: &[u8], rest: &[u8]) {
+    let end = End {
+        // Before anything is heard, or never.
+        closes_after: (choice & CLOSES != 0).then_some(0),
+        ..end(role(choice))
     };
-    let mut connection = match role % 2 {
-        0 => Connection::server(&limits),
-        _ => Connection::client(&limits, || 0x0102_0304),
-    };
-    let mut codec = Codec::new();
-    let (mut told, mut out, mut rest) = (Vec::new(), Vec::new(), bytes);
-    let sizes = sizes
-        .iter()
-        .map(|size| usize::from(*size))
-        .chain([usize::MAX]);
-    for size in sizes {
-        let (now, later) = rest.split_at(size.min(rest.len()));
-        let mut now = now.to_vec();
-        let mut start = 0;
-        loop {
-            let step = connection.receive(&mut now[start..], &mut out, &mut codec);
-            start += step.taken;
-            match step.event {
-                Some(event) => told.push(words(event)),
-                None if step.taken == 0 => break,
-                None => {}
-            }
-        }
-        assert_eq!(start, now.len(), "bytes were left behind");
-        rest = later;
+    let mask = (end.role == Role::Server).then_some([choice; 4]);
+    let mut bytes = Vec::new();
+    if choice & WITHIN_MESSAGE != 0 {
+        let lead = Lead::plain(FrameKind::Data(Opcode::Binary), false);
+        frame::encode(lead, mask, b"begun", &mut bytes);
     }
-    (told, out)
+    frame::encode(CLOSE, mask, payload, &mut bytes);
+    bytes.extend_from_slice(rest);
+    let Story { told, out } = end.hears(&bytes, reads);
+
+    let expected = meaning(payload);
+    assert_eq!(told, core::slice::from_ref(&expected));
+    let code = match (&expected, end.closes_after) {
+        (_, Some(_)) => Some(CloseCode::GOING_AWAY.as_u16()),
+        (Told::Close(code, _), None) => *code,
+        (Told::Failed(ProtocolError::Utf8Invalid), None) => Some(1007),
+        _ => Some(1002),
+    };
+    // The peer, which has closed, hears that close frame and nothing else.
+    let peer = End {
+        closes_after: Some(0),
+        ..self::end(opposite(end.role))
+    };
+    let Story { told, .. } = peer.hears(&out, reads);
+    assert_eq!(told, [Told::Close(code, String::new())]);
 }
 
-/// An event as text; the last one of a connection begins with `!`.
-fn words(event: Event<'_>) -> String {
-    let end = match event {
-        Event::Close { .. } | Event::Failed(_) => "!",
-        Event::Message { .. } | Event::Ping(_) | Event::Pong(_) => "",
+/// What a close frame with this payload is (RFC 6455, 5.5.1 and 7.4).
+fn meaning(payload: &[u8]) -> Told {
+    let [high, low, reason @ ..] = payload else {
+        return match payload {
+            [] => Told::Close(None, String::new()),
+            _ => Told::Failed(ProtocolError::ClosePayloadTooShort),
+        };
     };
-    alloc::format!("{end}{event:?}")
+    let code = u16::from_be_bytes([*high, *low]);
+    let is_registered = (1000..=1014).contains(&code) && !(1004..=1006).contains(&code);
+    if !is_registered && !(3000..=4999).contains(&code) {
+        return Told::Failed(ProtocolError::CloseCodeInvalid(code));
+    }
+    match str::from_utf8(reason) {
+        Ok(reason) => Told::Close(Some(code), reason.into()),
+        Err(_) => Told::Failed(ProtocolError::Utf8Invalid),
+    }
 }
+
+/// A close of ours with any reason is heard with as much of it as fits.
+fn close_is_said(role: Role, code: &[u8], reason: &[u8]) {
+    let number = u16::from_be_bytes(code.first_chunk().copied().unwrap_or_default());
+    let code = CloseCode::new(number).unwrap_or(CloseCode::NORMAL);
+    let reason = String::from_utf8_lossy(reason);
+    let (mut connection, mut out) = (end(role).connection(), Vec::new());
+    let closed = connection.close(code, &reason, &mut out);
+    closed.expect("a new connection is open");
+    let again = connection.send(Opcode::Text, b"", &mut out, &mut Codec::new());
+    assert!(again.is_err(), "something is sent after a close");
+    let Story { told, .. } = end(opposite(role)).hears(&out, Reads::ONE);
+    let [Told::Close(Some(heard), said)] = told.as_slice() else {
+        panic!("{told:?} was heard");
+    };
+    let is_all = said.len() == reason.len() || said.len() > REASON_BYTES_MAX - 4;
+    assert!(
+        *heard == code.as_u16() && reason.starts_with(said) && is_all,
+        "{heard} {said:?}"
+    );
+}
+
+/// An end that only listens.
+fn end(role: Role) -> End<'static> {
+    End {
+        role,
+        limits: Limits::default(),
+        deflate: None,
+        echoes: false,
+        closes_after: None,
+    }
+}
+
+fn role(choice: u8) -> Role {
+    match choice & 1 {
+        0 => Role::Server,
+        _ => Role::Client,
+    }
+}
+
+fn opposite(role: Role) -> Role {
+    match role {
+        Role::Client => Role::Server,
+        Role::Server => Role::Client,
+    }
+}
+
+/// Choices of `frames`: messages are sent back.
+const ECHOES: u8 = 2;
+/// Of two bits: when this end closes, if it does.
+const CLOSES_SHIFT: u32 = 2;
+/// Large messages are allowed.
+const LARGE: u8 = 16;
+
+/// Choices of `close`: this end closes first.
+const CLOSES: u8 = 2;
+/// The peer closes within a message.
+const WITHIN_MESSAGE: u8 = 4;
+
+const CLOSE: Lead = Lead {
+    kind: FrameKind::Control(ControlKind::Close),
+    fin: true,
+    compressed: false,
+};
+
+/// What fits into a close frame besides the code.
+const REASON_BYTES_MAX: usize = frame::CONTROL_BYTES_MAX - 2;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::{self, FrameKind, Lead};
-    use crate::opcode::Opcode;
 
     /// Half noise, half frames with noise in them: noise alone never gets past a header.
     fn input(seed: u64) -> Vec<u8> {
         let mut random = fastrand::Rng::with_seed(seed);
-        let role = random.u8(..2);
+        let choice = random.u8(..32);
         let sizes = random.u8(..30);
-        let mut input = [
-            &[role, sizes][..],
-            &Vec::from_iter((0..sizes).map(|_| random.u8(..20))),
-        ]
-        .concat();
+        let mut input = std::vec![choice, sizes];
+        input.extend((0..sizes).map(|_| random.u8(..20)));
         for _ in 0..random.usize(1..8) {
             let mut payload: Vec<u8> = (0..random.usize(..150))
                 .map(|_| random.u8(b' '..))
@@ -98,7 +188,7 @@ mod tests {
             if random.bool() {
                 payload.iter_mut().for_each(|byte| *byte &= 0x7f);
             }
-            let mask = (role == 0).then(|| random.u32(..).to_ne_bytes());
+            let mask = (choice & 1 == 0).then(|| random.u32(..).to_ne_bytes());
             let kind = [FrameKind::Data(Opcode::Text), FrameKind::Continuation][random.usize(..2)];
             let start = input.len();
             frame::encode(Lead::plain(kind, random.bool()), mask, &payload, &mut input);
@@ -118,8 +208,7 @@ mod tests {
     fn seeds() {
         for seed in 0..2000 {
             let input = input(seed);
-            std::panic::catch_unwind(|| fuzz_connection(&input))
-                .unwrap_or_else(|_| panic!("seed {seed}"));
+            std::panic::catch_unwind(|| frames(&input)).unwrap_or_else(|_| panic!("seed {seed}"));
         }
     }
 }

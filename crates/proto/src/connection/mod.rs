@@ -5,8 +5,8 @@
 //! bytes for the peer to the caller's `out`. A connection keeps no bytes of the peer but those of
 //! an unfinished frame or message, and nothing at all between messages.
 
-#[cfg(test)]
-mod fuzz;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod receive;
 mod send;
 

@@ -6,6 +6,8 @@
 
 mod codec;
 mod extension;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod history;
 mod inflation;
 mod negotiation;

@@ -1,8 +1,8 @@
 //! The opening handshake (RFC 6455, 4): reading and building heads, keys and their answers.
 
 mod build;
-#[cfg(test)]
-mod fuzz;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod head;
 mod key;
 mod request;

@@ -142,12 +142,6 @@ impl Response {
         })
     }
 
-    /// The response without its body.
-    #[cfg(test)]
-    pub(super) fn head(&self) -> (u16, Headers) {
-        (self.status, self.headers.clone())
-    }
-
     /// How much of the bytes after the head is kept of the body.
     fn body_bytes_max(&self) -> usize {
         let announced = self
