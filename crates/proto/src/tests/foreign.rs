@@ -12,14 +12,14 @@ use tokio_tungstenite::tungstenite::protocol::{self, CloseFrame, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Error, Message, WebSocket};
 
 use super::pair::{End, Told};
-use super::splits::{Script, heard, role, said};
-use crate::{CloseCode, ProtocolError, Role};
+use super::splits::{MESSAGE_BYTES_MAX, Script, role, said};
+use crate::{CloseCode, Role};
 
 /// A socket in memory.
 #[derive(Default)]
-struct Wire {
+pub(super) struct Wire {
     incoming: VecDeque<u8>,
-    outgoing: Vec<u8>,
+    pub(super) outgoing: Vec<u8>,
 }
 
 impl Read for Wire {
@@ -42,7 +42,7 @@ impl Write for Wire {
 }
 
 /// The foreign end that listens to `speaker`.
-fn foreign(speaker: Role, bytes: &[u8]) -> WebSocket<Wire> {
+pub(super) fn foreign(speaker: Role, bytes: &[u8]) -> WebSocket<Wire> {
     let wire = Wire {
         incoming: bytes.iter().copied().collect(),
         outgoing: vec![],
@@ -53,13 +53,13 @@ fn foreign(speaker: Role, bytes: &[u8]) -> WebSocket<Wire> {
     };
     let config = WebSocketConfig::default();
     let config = config
-        .max_message_size(Some(2000))
-        .max_frame_size(Some(2000));
+        .max_message_size(Some(MESSAGE_BYTES_MAX))
+        .max_frame_size(Some(MESSAGE_BYTES_MAX));
     WebSocket::from_raw_socket(wire, role, Some(config))
 }
 
-/// What the foreign end is told, and whether it failed.
-fn foreign_heard(socket: &mut WebSocket<Wire>) -> (Vec<Told>, bool) {
+/// What the foreign end is told, and why it failed.
+pub(super) fn foreign_told(socket: &mut WebSocket<Wire>) -> (Vec<Told>, Option<Error>) {
     let mut told = vec![];
     loop {
         told.push(match socket.read() {
@@ -76,10 +76,10 @@ fn foreign_heard(socket: &mut WebSocket<Wire>) -> (Vec<Told>, bool) {
             }
             Ok(Message::Frame(_)) => unreachable!("reads give messages"),
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
-                return (told, false);
+                return (told, None);
             }
-            Err(Error::ConnectionClosed) => return (told, false),
-            Err(_) => return (told, true),
+            Err(Error::ConnectionClosed) => return (told, None),
+            Err(error) => return (told, Some(error)),
         });
     }
 }
@@ -90,36 +90,8 @@ proptest! {
     #[test]
     fn a_foreign_end_hears_what_we_say(speaker in role(), said in many(said(), 0..8)) {
         let script = Script::new(speaker, &said);
-        let (told, failed) = foreign_heard(&mut foreign(speaker, &script.bytes));
-        prop_assert_eq!((told, failed), (script.told, false));
-    }
-
-    #[test]
-    fn a_foreign_end_stops_hearing_where_we_do(
-        speaker in role(),
-        said in many(said(), 1..6),
-        damages in many((any::<prop::sample::Index>(), any::<u8>()), 1..4),
-    ) {
-        let mut bytes = Script::new(speaker, &said).bytes;
-        for (place, flips) in damages {
-            let place = place.index(bytes.len());
-            bytes[place] ^= flips;
-        }
-        // We refuse a frame on its header, others when it is whole: so let each one become whole.
-        bytes.extend([0xff; 3000]);
-        let (mut ours, _) = heard(speaker, &bytes, &[usize::MAX]);
-        let failure = ours.pop_if(|told| matches!(told, Told::Failed(_)));
-        let (theirs, failed) = foreign_heard(&mut foreign(speaker, &bytes));
-        match failure {
-            // They accept a length that is not in its shortest form and any number of frames, and
-            // tell of a bad close code as if the peer had sent 1002.
-            Some(Told::Failed(
-                ProtocolError::CloseCodeInvalid(_)
-                | ProtocolError::LengthNotMinimal
-                | ProtocolError::TooManyFragments,
-            )) => prop_assert!(theirs.starts_with(&ours)),
-            _ => prop_assert_eq!((ours, failure.is_some()), (theirs, failed)),
-        }
+        let (told, error) = foreign_told(&mut foreign(speaker, &script.bytes));
+        prop_assert_eq!((told, error.is_some()), (script.told, false));
     }
 }
 
@@ -150,8 +122,7 @@ fn we_hear_a_foreign_client_and_close_with_it() {
     );
     client.get_mut().incoming.extend(server.take_out());
     let close = Told::Close(Some(1000), "".to_string());
-    assert_eq!(
-        foreign_heard(&mut client),
-        (vec![Told::Pong(b"?".to_vec()), close], false)
-    );
+    let (told, error) = foreign_told(&mut client);
+    assert_eq!(told, [Told::Pong(b"?".to_vec()), close]);
+    assert!(error.is_none(), "{error:?}");
 }

@@ -1,43 +1,12 @@
 //! A network of two in one struct: no sockets, no time.
 
 use std::cell::Cell;
-use std::string::String;
 use std::vec::Vec;
 use std::{mem, thread_local};
 
-use crate::{CloseCode, Codec, Connection, Event, Limits, Opcode, ProtocolError};
+use crate::{CloseCode, Codec, Connection, Limits, Opcode};
 
-/// An event that owns its payload, to be compared later.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum Told {
-    Text(String),
-    Binary(Vec<u8>),
-    Ping(Vec<u8>),
-    Pong(Vec<u8>),
-    Close(Option<u16>, String),
-    Failed(ProtocolError),
-}
-
-impl Told {
-    fn from_event(event: Event<'_>) -> Self {
-        match event {
-            Event::Message {
-                opcode: Opcode::Text,
-                payload,
-            } => Self::Text(String::from_utf8(payload.to_vec()).expect("texts are checked")),
-            Event::Message {
-                opcode: Opcode::Binary,
-                payload,
-            } => Self::Binary(payload.to_vec()),
-            Event::Ping(payload) => Self::Ping(payload.to_vec()),
-            Event::Pong(payload) => Self::Pong(payload.to_vec()),
-            Event::Close { code, reason } => {
-                Self::Close(code.map(CloseCode::as_u16), reason.into())
-            }
-            Event::Failed(error) => Self::Failed(error),
-        }
-    }
-}
+pub(super) use crate::fuzz::Told;
 
 /// Gives `input` to `connection` in one read, as the contract says: until nothing is taken and
 /// there is no event.

@@ -106,8 +106,8 @@ impl Script {
 pub(super) fn heard(speaker: Role, bytes: &[u8], reads: &[usize]) -> (Vec<Told>, Vec<u8>) {
     restart_masks();
     let limits = Limits {
-        message_bytes_max: 2000,
-        frames_per_message_max: 6,
+        message_bytes_max: MESSAGE_BYTES_MAX,
+        frames_per_message_max: FRAMES_PER_MESSAGE_MAX,
         ..Limits::default()
     };
     let mut connection = match speaker {
@@ -198,3 +198,7 @@ proptest! {
         prop_assert_eq!(&whole, &heard(speaker, &bytes, &reads));
     }
 }
+
+/// The limits of the end that listens.
+pub(super) const MESSAGE_BYTES_MAX: usize = 2000;
+pub(super) const FRAMES_PER_MESSAGE_MAX: u32 = 6;
