@@ -99,6 +99,8 @@ fn story(plan: Plan, conditions: SimConditions, writes: &[u8], bytes: &[u8]) -> 
                 queued <= QUEUE_BYTES_MAX,
                 "{queued} bytes wait to be written"
             );
+            let held = session.memory_bytes();
+            assert!(held.total() <= MEMORY_BYTES_MAX, "{held:?}");
         }
         answer_late(&mut world);
         peer.turn();
@@ -160,6 +162,7 @@ fn limits() -> Arc<SessionLimits> {
         },
         write_queue_bytes_max: 2 * MESSAGE_BYTES_MAX,
         write_queue_pause_bytes: MESSAGE_BYTES_MAX / 2,
+        message_timeout: Some(Duration::from_secs(60)),
         ..SessionLimits::default()
     })
 }
@@ -356,6 +359,10 @@ const MESSAGE_BYTES_MAX: usize = 2000;
 
 /// Pongs are put off beyond 64 KiB, so that is what a deaf peer can make a session queue.
 const QUEUE_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX + PONG_OUT_BYTES_MAX;
+
+/// That, a message, an inflater of 48 KiB, a window of 32 KiB for each direction, and, while a
+/// request is not answered, all that the input holds of frames.
+const MEMORY_BYTES_MAX: usize = QUEUE_BYTES_MAX + 2 * MESSAGE_BYTES_MAX + (48 + 64 + 64) * 1024;
 
 const TURNS_MAX: usize = 100_000;
 

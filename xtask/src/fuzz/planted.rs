@@ -22,7 +22,7 @@ const PLANTED: [Defect; TARGETS.len()] = [
         name: "a larger window than was asked for is agreed to",
         path: "crates/proto/src/deflate/negotiation.rs",
         right: "|| server_bits > asked.window_bits {",
-        wrong: "{",
+        wrong: "|| server_bits < WindowBits::MIN {",
     },
     Defect {
         name: "the rest of a character that a read cut is not expected",
