@@ -10,6 +10,7 @@ use anyhow::Result;
 use self::program::Programs;
 use self::table::Table;
 
+mod attacks;
 mod breakage;
 mod disturbance;
 mod program;
@@ -35,6 +36,15 @@ pub(crate) fn truth() -> Result<ExitCode> {
 pub(crate) fn breakage() -> Result<ExitCode> {
     let mut table = Table::new("Breakage: defects that the tests notice");
     breakage::defects(&mut table)?;
+    Ok(table.finish())
+}
+
+/// What the neighbours of hostile clients feel.
+pub(crate) fn attacks() -> Result<ExitCode> {
+    let programs = Programs::build()?;
+    let mut table = Table::new("Attacks: what a well-behaved neighbour feels");
+    attacks::slow_handshakes(&programs, &mut table)?;
+    attacks::neighbour(&programs, &mut table)?;
     Ok(table.finish())
 }
 

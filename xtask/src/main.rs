@@ -43,6 +43,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["peers", "--list"] => peers::list(),
         ["peers", "--check"] => peers::check(),
         ["acceptance", "breakage"] => acceptance::breakage(),
+        ["acceptance", "attacks"] => acceptance::attacks(),
         ["acceptance", "truth"] => acceptance::truth(),
         ["acceptance", "soak"] => acceptance::soak(),
         [] | ["help" | "--help" | "-h"] => {
@@ -63,6 +64,7 @@ usage: cargo xtask COMMAND
   fuzz --planted           puts a defect before each target, which must find it in a minute
   tidy                     the rules of the house: arrows, sizes, words, manifests
   peers [--list|--check]   install the foreign peers of the tests, or show or check them
+  acceptance attacks       what the neighbours of hostile clients feel; 20 min
   acceptance breakage      puts defects into a copy and sees whether the tests notice
   acceptance truth         known faults and starved generators against the release build; 10 min
   acceptance soak          10,000 connections, idle and for 5 minutes; an idle machine is needed

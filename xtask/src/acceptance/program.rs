@@ -23,7 +23,7 @@ impl Programs {
     pub(crate) fn build() -> Result<Self> {
         let mut build = place::cargo();
         build.args(["build", "--release", "-p", "moonwire", "--bin", "moonwire"]);
-        build.args(["--example", "faulty_server"]);
+        build.args(["--example", "faulty_server", "--example", "attacker"]);
         ensure!(build.status()?.success(), "the release build failed");
         let results = tempfile::tempdir().context("a folder for Run files")?;
         Ok(Self {
@@ -46,6 +46,26 @@ impl Programs {
     pub(crate) fn faulty(&self, arguments: &[&str]) -> Result<Server> {
         let program = self.release.join("examples/faulty_server");
         Server::start(Command::new(program).args(arguments))
+    }
+
+    /// The attacker, against a server.
+    pub(crate) fn attacker(&self, server: &Server, arguments: &[&str]) -> Command {
+        let address = server.url.split_once("://").map_or("", |(_, rest)| rest);
+        let mut command = Command::new(self.release.join("examples/attacker"));
+        command.arg(address).args(arguments);
+        command
+    }
+
+    /// The attacks that it knows, with their rates per second.
+    pub(crate) fn attacks(&self) -> Result<Vec<(String, u32)>> {
+        let mut list = Command::new(self.release.join("examples/attacker"));
+        let output = list.arg("list").output().context("the attacker")?;
+        let text = String::from_utf8(output.stdout).context("the list of attacks")?;
+        let lines = text.lines().filter_map(|line| {
+            let mut fields = line.split('\t');
+            Some((fields.next()?.to_string(), fields.next()?.parse().ok()?))
+        });
+        Ok(lines.collect())
     }
 
     /// `moonwire load URL ARGUMENTS`, run to its end.

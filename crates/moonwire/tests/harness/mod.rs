@@ -103,6 +103,28 @@ impl Server {
         }
     }
 
+    /// One value of /metrics.
+    pub(crate) fn gauge(&self, name: &str) -> u64 {
+        let page = self.metrics();
+        let values = page.lines().filter_map(|line| {
+            let (series, value) = line.rsplit_once(' ')?;
+            let known = series.split('{').next() == Some(name);
+            known.then(|| value.parse::<u64>().expect("a whole number"))
+        });
+        values.sum()
+    }
+
+    /// A line of /proc/PID/status that is in kB, such as VmRSS and VmHWM.
+    pub(crate) fn memory_bytes(&self, key: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()));
+        let status = status.expect("our own child");
+        let line = status.lines().find_map(|line| line.strip_prefix(key));
+        let kilobytes = line.and_then(|line| line.split_whitespace().nth(1));
+        1024 * kilobytes
+            .and_then(|n| n.parse::<u64>().ok())
+            .expect("the kernel says it")
+    }
+
     fn metrics(&self) -> String {
         let mut stream = TcpStream::connect(self.address()).expect("the server is up");
         let request = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", self.address());

@@ -129,7 +129,7 @@ fn gone(error: std::io::Error) -> std::io::Result<()> {
 }
 
 /// Connects from an address of its own, so that the attackers do not run out of ports.
-fn connect(server: SocketAddr, source: Ipv4Addr) -> std::io::Result<TcpStream> {
+pub(crate) fn connect(server: SocketAddr, source: Ipv4Addr) -> std::io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind(&SocketAddr::from((source, 0)).into())?;
     socket.connect_timeout(&server.into(), PATIENCE)?;
@@ -139,7 +139,7 @@ fn connect(server: SocketAddr, source: Ipv4Addr) -> std::io::Result<TcpStream> {
 }
 
 /// A client that behaves: one message after the other, each of which must come back as it was.
-fn echo_until(over: &AtomicBool, server: SocketAddr) -> u64 {
+pub(crate) fn echo_until(over: &AtomicBool, server: SocketAddr) -> u64 {
     let stream = connect(server, Ipv4Addr::LOCALHOST).unwrap();
     let url = format!("ws://{server}/echo");
     let (mut socket, _) = tokio_tungstenite::tungstenite::client(url, stream).unwrap();

@@ -1,0 +1,131 @@
+//! Attacks a server of one's own at a bounded rate, for the benchmark of what its neighbours feel.
+//!
+//!   attacker list                                     names and rates, one a line
+//!   attacker ADDRESS NAME SECONDS                     one attack at its rate
+//!   attacker ADDRESS hold CONNECTIONS SECONDS         handshakes that trickle and never end
+//!
+//! Prints how many times it attacked. It attacks loopback addresses only.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Socket, Type};
+
+#[path = "../tests/process/attacks/catalogue.rs"]
+#[expect(dead_code, reason = "how an attack must end is for the tests")]
+mod catalogue;
+#[path = "../tests/process/attacks/wire.rs"]
+mod wire;
+
+use catalogue::ATTACKS;
+
+#[expect(clippy::print_stdout, reason = "what it says is its result")]
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match *words.as_slice() {
+        ["list"] => {
+            for attack in ATTACKS {
+                println!("{}\t{}\t{}", attack.name, attack.per_s, attack.reference);
+            }
+        }
+        [address, "hold", connections, seconds] => {
+            let held = hold(loopback(address)?, connections.parse()?, seconds.parse()?)?;
+            println!("held {held}");
+        }
+        [address, name, seconds] => {
+            let attack = ATTACKS.iter().find(|attack| attack.name == name);
+            let attack = attack.ok_or_else(|| format!("there is no attack {name:?}: see list"))?;
+            let bytes = (attack.bytes)();
+            let strikes = strike_often(loopback(address)?, &bytes, attack.per_s, seconds.parse()?)?;
+            println!("strikes {strikes}");
+        }
+        _ => {
+            return Err(
+                "usage: attacker list | ADDRESS NAME SECONDS | ADDRESS hold N SECONDS".into(),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn loopback(address: &str) -> Result<SocketAddr, Box<dyn std::error::Error>> {
+    let address: SocketAddr = address.parse()?;
+    match address.ip().is_loopback() {
+        true => Ok(address),
+        false => Err(format!("{address} is not a loopback address").into()),
+    }
+}
+
+/// Strikes `per_s` times a second, one after the other, each at its intended time.
+fn strike_often(address: SocketAddr, bytes: &[u8], per_s: u32, seconds: u32) -> io::Result<u32> {
+    let begin = Instant::now();
+    let mut strikes = 0;
+    while begin.elapsed() < Duration::from_secs(seconds.into()) {
+        let due = begin + strikes * Duration::from_secs(1) / per_s;
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        strike(connect(address, strikes)?, bytes);
+        strikes += 1;
+    }
+    Ok(strikes)
+}
+
+/// Sends all of it, however early the server answers, and reads to the end.
+fn strike(stream: TcpStream, bytes: &[u8]) {
+    thread::scope(|scope| {
+        let mut sender = &stream;
+        // Fails where the server ends it early.
+        scope.spawn(move || sender.write_all(bytes).ok());
+        let mut rest = Vec::new();
+        (&stream).read_to_end(&mut rest).ok();
+        stream.shutdown(Shutdown::Both).ok();
+    });
+}
+
+/// Opens connections whose request never ends, and sends a byte of each now and then. Those that
+/// the server ends are opened again.
+fn hold(address: SocketAddr, connections: u32, seconds: u32) -> io::Result<usize> {
+    let end = Instant::now() + Duration::from_secs(seconds.into());
+    let begun = |number| {
+        let mut stream = connect(address, number)?;
+        stream.write_all(b"GET /echo")?;
+        stream.set_nonblocking(true)?;
+        io::Result::Ok(stream)
+    };
+    let mut held = (0..connections).map(begun).collect::<Result<Vec<_>, _>>()?;
+    let mut opened = connections;
+    say_held(held.len());
+    while Instant::now() < end {
+        for stream in &mut held {
+            let nothing = stream.read(&mut [0; 512]).map_err(|error| error.kind());
+            let is_open = nothing == Err(io::ErrorKind::WouldBlock);
+            if !is_open || stream.write_all(b"/").is_err() {
+                opened += 1;
+                *stream = begun(opened)?;
+            }
+        }
+        thread::sleep(Duration::from_millis(200));
+    }
+    Ok(held.len())
+}
+
+#[expect(clippy::print_stdout, reason = "the benchmark waits for it")]
+fn say_held(held: usize) {
+    println!("{held} handshakes are held");
+}
+
+/// Connects from one of many addresses, so that the ports of one suffice.
+fn connect(address: SocketAddr, number: u32) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    let source = Ipv4Addr::new(127, 0, 3, 1 + (number % 200) as u8);
+    socket.bind(&SocketAddr::from((source, 0)).into())?;
+    socket.connect_timeout(&address.into(), PATIENCE)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_write_timeout(Some(PATIENCE))?;
+    Ok(socket.into())
+}
+
+/// No server needs that long.
+const PATIENCE: Duration = Duration::from_secs(10);

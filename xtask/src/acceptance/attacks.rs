@@ -1,0 +1,117 @@
+//! What a well-behaved neighbour feels of each attack: its p99 with and without, in pairs.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use super::program::Programs;
+use super::table::Table;
+
+/// Pairs of runs for each attack, one with it and one without.
+const PAIRS: usize = 7;
+/// Seconds of one run.
+const RUN_S: u32 = 3;
+/// The load of the neighbour: connections, and messages per second over all of them.
+const NEIGHBOUR: &str = "-t 1 -c 50 -q 1000";
+/// What the median of the ratios may be.
+const RATIO_MAX: f64 = 1.10;
+/// Handshakes held open while new clients connect, and those clients.
+const HELD: usize = 10_000;
+const NEW_CLIENTS: u32 = 1000;
+
+/// Each attack of the catalogue at its own rate.
+pub(crate) fn neighbour(programs: &Programs, table: &mut Table) -> Result<()> {
+    for (name, per_s) in programs.attacks()? {
+        let mut ratios = Vec::new();
+        let (mut lost, mut p99s_us) = (0, Vec::new());
+        for pair in 0..PAIRS {
+            let mut p99_us = [0.0; 2];
+            // The order changes, so that neither always comes first.
+            for with in [pair % 2 == 0, pair % 2 == 1] {
+                let server = programs.serve(None, &[])?;
+                let attacker = match with {
+                    true => {
+                        let seconds = (RUN_S + 2).to_string();
+                        let command = programs.attacker(&server, &[&name, &seconds]);
+                        Some(Attacker::start(command)?)
+                    }
+                    false => None,
+                };
+                let url = format!("{}/echo", server.url);
+                let run = programs.load(None, &url, &format!("{NEIGHBOUR} -d {RUN_S}s"))?;
+                drop(attacker);
+                lost += run.count("/messages/lost")?;
+                p99_us[usize::from(with)] = run.number("/latency/response/p99_us")?;
+            }
+            let [without, with] = p99_us;
+            ratios.push(with / without);
+            p99s_us.push(without);
+        }
+        let (ratio, p99_us) = (median(&mut ratios), median(&mut p99s_us));
+        let (least, most) = (ratios[0], ratios[PAIRS - 1]);
+        table.line(
+            format!("{name}, {per_s}/s: p99 of the neighbour with / without"),
+            format!("{ratio:.2} [{least:.2}, {most:.2}], {p99_us:.0} us without, {lost} lost"),
+            format!("{RATIO_MAX:.2}, 0 lost"),
+            ratio <= RATIO_MAX && lost == 0,
+        );
+    }
+    Ok(())
+}
+
+/// New clients while slow handshakes are held open.
+pub(crate) fn slow_handshakes(programs: &Programs, table: &mut Table) -> Result<()> {
+    let server = programs.serve(None, &[])?;
+    let held = HELD.to_string();
+    let mut attacker = Attacker::start(programs.attacker(&server, &["hold", &held, "60"]))?;
+    attacker.await_line(&held)?;
+    let url = format!("{}/echo", server.url);
+    let arguments = format!("-t 1 -c {NEW_CLIENTS} --conn-concurrency 0 -n {NEW_CLIENTS} -p 1");
+    let run = programs.load(None, &url, &arguments)?;
+    drop(attacker);
+    let last_ms = run.number("/connects/all_online_ms")?;
+    let made = run.count("/connects/ok")?;
+    table.line(
+        format!("{NEW_CLIENTS} new clients beside {HELD} slow handshakes: to the last 101"),
+        format!("{last_ms:.0} ms, {made} connected"),
+        format!("1000 ms, {NEW_CLIENTS}"),
+        last_ms <= 1000.0 && made == u64::from(NEW_CLIENTS),
+    );
+    Ok(())
+}
+
+/// An attack in a process of its own, ended when dropped.
+struct Attacker {
+    child: Child,
+}
+
+impl Attacker {
+    fn start(mut command: Command) -> Result<Self> {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let child = child.with_context(|| format!("cannot run {command:?}"))?;
+        Ok(Self { child })
+    }
+
+    /// Waits until it says something with `word` in it.
+    fn await_line(&mut self, word: &str) -> Result<()> {
+        let output = self.child.stdout.take().context("the output is piped")?;
+        let mut lines = BufReader::new(output).lines();
+        let found = lines.any(|line| line.is_ok_and(|line| line.contains(word)));
+        ensure!(found, "the attacker ended early");
+        Ok(())
+    }
+}
+
+impl Drop for Attacker {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// Sorts them, too.
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
