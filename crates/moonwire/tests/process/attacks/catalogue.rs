@@ -190,6 +190,13 @@ pub(crate) const ATTACKS: &[Attack] = &[
         per_s: 100,
     },
     Attack {
+        name: "cross-site hijack",
+        reference: "GHSA-p773-8mf4-rjm5 (farmfe), GHSA-q355-h244-969h (Komari)",
+        bytes: || upgrade("Origin: https://evil.example\r\nCookie: session=1\r\n"),
+        end: End::Status(403),
+        per_s: 100,
+    },
+    Attack {
         name: "reserved bits",
         reference: "RFC 6455, 5.2",
         bytes: || open(&frame(0xf1, b"hello")),
