@@ -14,5 +14,11 @@ pub(crate) fn create() -> mlua::Result<Lua> {
     // the server's user. Nothing that a peer sends is ever loaded as code, and the service's own
     // file is loaded as text, never as bytecode.
     let lua = unsafe { Lua::unsafe_new_with(StdLib::ALL, LuaOptions::default()) };
+    lua.load(NO_EXIT).set_name("=moonwire").exec()?;
     Ok(lua)
 }
+
+/// It would end the process under all other services and connections, without a word.
+const NO_EXIT: &str = "function os.exit()
+    error('os.exit would end the whole server; return from the callback, or use error', 2)
+end";

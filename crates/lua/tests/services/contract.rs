@@ -457,3 +457,15 @@ fn clocks_tell_integers() {
          assert(last > 0)",
     );
 }
+
+#[test]
+fn a_service_cannot_end_the_server() {
+    let mut loaded = Service::load("function s.onMessage(h, o, m) os.exit(3) end");
+    let error = loaded.say("x").unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("os.exit would end the whole server"),
+        "{error}"
+    );
+}
