@@ -15,6 +15,7 @@ use catalogue::{ATTACKS, Attack, End};
 use wire::{declared, frame, open, upgrade};
 
 #[path = "attacks/catalogue.rs"]
+#[expect(dead_code, reason = "the rates are for the benchmark")]
 mod catalogue;
 #[path = "attacks/wire.rs"]
 mod wire;
