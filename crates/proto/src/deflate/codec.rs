@@ -101,7 +101,7 @@ impl Codec {
 
     fn deflate(&mut self, setting: Setting, dictionary: &[u8], payload: &[u8]) -> Option<usize> {
         self.compressions += 1;
-        let length = payload.len() + TAIL.len();
+        let length = output_bytes_max(payload.len());
         if self.output.capacity() > OUTPUT_BYTES_KEPT && length <= OUTPUT_BYTES_KEPT {
             self.output = Vec::new();
         }
@@ -121,8 +121,13 @@ impl Codec {
         let written = deflater.total_out() as usize;
         // With room left the flush is complete: it ends with the tail, which is not sent.
         let is_complete = deflater.total_in() == payload.len() as u64 && written < length;
+        if !is_complete {
+            // Level 1 of zlib-rs 0.6 keeps a block open then, and a reset does not close it.
+            self.deflaters.pop();
+            return None;
+        }
         let compressed = output.get(..written)?.strip_suffix(&TAIL)?;
-        is_complete.then_some(compressed.len())
+        (compressed.len() < payload.len()).then_some(compressed.len())
     }
 
     fn remember(
@@ -175,6 +180,12 @@ fn deflater(deflaters: &mut Vec<(Setting, Deflate)>, setting: Setting) -> &mut D
     }
     let (_, deflater) = deflaters.last_mut().expect("one was found or pushed");
     deflater
+}
+
+/// The most that a message can be compressed to: 9 bits for each byte where level 1 guesses wrong,
+/// or stored blocks with their headers.
+fn output_bytes_max(payload_bytes: usize) -> usize {
+    payload_bytes + payload_bytes / 8 + 64
 }
 
 fn new_deflater(setting: Setting) -> Deflate {

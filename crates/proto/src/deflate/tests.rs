@@ -11,6 +11,10 @@ use crate::{Codec, Connection, Event, Limits, ProtocolError};
 
 /// The same in both directions.
 fn agreement(context_takeover: bool, bits: u8) -> DeflateAgreement {
+    at_level(6, context_takeover, bits)
+}
+
+fn at_level(level: u8, context_takeover: bool, bits: u8) -> DeflateAgreement {
     let direction = DeflateDirection {
         context_takeover,
         window_bits: WindowBits::new(bits).unwrap(),
@@ -18,7 +22,7 @@ fn agreement(context_takeover: bool, bits: u8) -> DeflateAgreement {
     DeflateAgreement {
         server: direction,
         client: direction,
-        level: 6,
+        level,
         threshold_bytes: 0,
     }
 }
