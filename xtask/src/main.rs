@@ -16,6 +16,7 @@ mod acceptance;
 mod fuzz;
 mod peers;
 mod place;
+mod server;
 mod step;
 mod test;
 mod tidy;

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::program::{Programs, Server};
+use super::program::Programs;
 use super::table::Table;
+use crate::server::Server;
 
 const CONNECTIONS: u64 = 10_000;
 const CONNECTIONS_TLS: u64 = 5_000;

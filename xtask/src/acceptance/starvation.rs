@@ -6,8 +6,9 @@ use std::process::{Child, Stdio};
 use anyhow::Result;
 
 use super::disturbance::{self, Moment};
-use super::program::{Programs, Server, pinned};
+use super::program::{Programs, pinned};
 use super::table::Table;
+use crate::server::Server;
 
 const RUNS: usize = 20;
 /// Where the server runs, and where the generator does.

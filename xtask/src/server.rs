@@ -1,0 +1,105 @@
+//! A server in a process of its own, that says where it listens.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::place;
+
+/// Killed when dropped.
+pub(crate) struct Server {
+    child: Child,
+    /// Open as long as a foreign server shall run.
+    stdin: Option<ChildStdin>,
+    lines: Receiver<String>,
+    /// Without a slash at its end.
+    pub(crate) url: String,
+}
+
+impl Server {
+    /// Returns when the server has printed `listening on URL`.
+    pub(crate) fn start(command: &mut Command) -> Result<Self> {
+        let mut child = command
+            .current_dir(place::root())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot run {command:?}"))?;
+        let stdin = child.stdin.take();
+        let lines = lines(&mut child);
+        let mut server = Self {
+            child,
+            stdin,
+            lines,
+            url: String::new(),
+        };
+        let mut said = String::new();
+        while server.url.is_empty() {
+            let line = server.lines.recv_timeout(PATIENCE);
+            let line = line.with_context(|| format!("{command:?} does not get ready\n{said}"))?;
+            if let Some((_, rest)) = line.split_once("listening on ") {
+                let url = rest.split_whitespace().next().unwrap_or_default();
+                server.url = url.trim_end_matches('/').to_string();
+            }
+            said += &line;
+            said.push('\n');
+        }
+        Ok(server)
+    }
+
+    /// The folder of the process in `/proc`.
+    pub(crate) fn proc(&self) -> PathBuf {
+        Path::new("/proc").join(self.child.id().to_string())
+    }
+
+    /// Ends a foreign server and gives the number that it prints behind `name`.
+    pub(crate) fn count(mut self, name: &str) -> Result<u64> {
+        self.stdin = None;
+        loop {
+            let line = self
+                .lines
+                .recv_timeout(PATIENCE)
+                .with_context(|| format!("no {name}"))?;
+            if let Some(rest) = line.strip_prefix(name) {
+                return rest.trim().parse().with_context(|| line.clone());
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// Both outputs line by line, read to their end so that the child never blocks on a pipe.
+fn lines(child: &mut Child) -> Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    let stdout = child
+        .stdout
+        .take()
+        .map(|output| Box::new(output) as Box<dyn Read + Send>);
+    let stderr = child
+        .stderr
+        .take()
+        .map(|output| Box::new(output) as Box<dyn Read + Send>);
+    for output in [stdout, stderr].into_iter().flatten() {
+        let sender = sender.clone();
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                sender.send(line).ok();
+            }
+        });
+    }
+    lines
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
