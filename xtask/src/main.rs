@@ -1,4 +1,4 @@
-//! The chores of the workspace: `cargo xtask test | fuzz | tidy | peers | acceptance`.
+//! The chores of the workspace: `cargo xtask test | autobahn | fuzz | tidy | peers | acceptance`.
 //!
 //! Everything that a person or CI does to this repository beyond `cargo build` starts here, so that
 //! there is one place that knows how. It imports none of the product.
@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 mod acceptance;
+mod autobahn;
 mod fuzz;
 mod peers;
 mod place;
@@ -43,6 +44,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["peers"] => peers::install(),
         ["peers", "--list"] => peers::list(),
         ["peers", "--check"] => peers::check(),
+        ["autobahn", arguments @ ..] => autobahn::run(arguments),
         ["acceptance", "breakage"] => acceptance::breakage(),
         ["acceptance", "attacks"] => acceptance::attacks(),
         ["acceptance", "truth"] => acceptance::truth(),
@@ -65,6 +67,8 @@ usage: cargo xtask COMMAND
   fuzz --planted           puts a defect before each target, which must find it in a minute
   tidy                     the rules of the house: arrows, sizes, words, manifests
   peers [--list|--check]   install the foreign peers of the tests, or show or check them
+  autobahn [--server|--client] [--tls] [--driver epoll] [--cases GLOB]... [--original]
+                           the Autobahn test suite; all 517 cases unless told otherwise
   acceptance attacks       what the neighbours of hostile clients feel; 20 min
   acceptance breakage      puts defects into a copy and sees whether the tests notice
   acceptance truth         known faults and starved generators against the release build; 10 min

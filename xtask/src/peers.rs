@@ -32,6 +32,15 @@ const PEERS: &[Peer] = &[
         },
     },
     Peer {
+        name: "kosoku",
+        source: "xtask/peers/requirements.txt",
+        purpose: "runs the Autobahn test suite",
+        version: |folder| {
+            let program = "from importlib.metadata import version; print(version('kosoku'))";
+            said(Command::new(folder.python()).args(["-c", program]))
+        },
+    },
+    Peer {
         name: "ws",
         source: "xtask/peers/package-lock.json",
         purpose: "a server in JavaScript",
@@ -49,6 +58,12 @@ const PEERS: &[Peer] = &[
         purpose: "a page as a client",
         version: |_| said(Command::new(CHROMIUM).arg("--version")),
     },
+    Peer {
+        name: "openssl",
+        source: "apt",
+        purpose: "a certificate for the Autobahn suite's server",
+        version: |_| said(Command::new("openssl").arg("version")),
+    },
 ];
 
 /// Installs what is missing.
@@ -59,10 +74,13 @@ pub(crate) fn install() -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     std::fs::create_dir_all(&folder.0)?;
-    python(&folder).context("Python's websockets")?;
-    node(&folder).context("ws and playwright-core")?;
+    python_packages(&folder).context("websockets and kosoku")?;
+    node_packages(&folder).context("ws and playwright-core")?;
     if !Path::new(CHROMIUM).exists() {
         apt(&["chromium"]).context("the browser")?;
+    }
+    if said(Command::new("openssl").arg("version")).is_err() {
+        apt(&["openssl"])?;
     }
     folder.mark_current()?;
     check()
@@ -89,6 +107,11 @@ pub(crate) fn list() -> Result<ExitCode> {
         println!("{:16} {:30} {}", peer.name, peer.source, peer.purpose);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The Python that has our packages.
+pub(crate) fn python() -> Result<PathBuf> {
+    Ok(Folder(place::target()?.join("peers")).python())
 }
 
 /// Names of the peers that do not answer.
@@ -135,7 +158,7 @@ fn definition(file: &str) -> PathBuf {
     place::root().join("xtask/peers").join(file)
 }
 
-fn python(folder: &Folder) -> Result<()> {
+fn python_packages(folder: &Folder) -> Result<()> {
     let environment = folder.0.join("python");
     let make = || {
         run(Command::new("python3")
@@ -159,7 +182,7 @@ fn python(folder: &Folder) -> Result<()> {
         .arg(definition("requirements.txt")))
 }
 
-fn node(folder: &Folder) -> Result<()> {
+fn node_packages(folder: &Folder) -> Result<()> {
     let modules = folder.0.join("node");
     std::fs::create_dir_all(&modules)?;
     for file in ["package.json", "package-lock.json"] {
@@ -234,11 +257,11 @@ mod tests {
 
     #[test]
     fn versions_are_pinned() {
-        for line in std::fs::read_to_string(definition("requirements.txt"))
-            .unwrap()
-            .lines()
-        {
-            assert!(line.starts_with('#') || line.contains("=="), "{line}");
+        for file in ["requirements.txt", "requirements-original.txt"] {
+            let requirements = std::fs::read_to_string(definition(file)).unwrap();
+            for line in requirements.lines() {
+                assert!(line.starts_with('#') || line.contains("=="), "{line}");
+            }
         }
         let manifest = std::fs::read_to_string(definition("package.json")).unwrap();
         let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();

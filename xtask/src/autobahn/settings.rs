@@ -1,0 +1,187 @@
+//! What a user types behind `cargo xtask autobahn`.
+
+use std::fmt;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+
+/// Which side of a connection is under test.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Role {
+    Server,
+    Client,
+}
+
+/// The suite once through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Round {
+    pub(crate) role: Role,
+    pub(crate) tls: bool,
+}
+
+impl Round {
+    pub(crate) fn scheme(self) -> &'static str {
+        if self.tls { "wss" } else { "ws" }
+    }
+}
+
+/// Also the name of its folder of reports.
+impl fmt::Display for Round {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let role = match self.role {
+            Role::Server => "server",
+            Role::Client => "client",
+        };
+        write!(f, "{role}-{}", self.scheme())
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) rounds: Vec<Round>,
+    /// Cases that any of these matches.
+    pub(crate) globs: Vec<String>,
+    pub(crate) runner: Runner,
+}
+
+/// Who runs the suite's cases.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Runner {
+    /// For Python 3, fast.
+    Kosoku,
+    /// The suite's own, for Python 2.7.
+    Original,
+}
+
+impl Settings {
+    pub(crate) fn parse(arguments: &[&str]) -> Result<Self> {
+        let (mut role, mut tls, mut globs) = (None, false, Vec::new());
+        let mut runner = Runner::Kosoku;
+        let mut arguments = arguments.iter().copied();
+        while let Some(argument) = arguments.next() {
+            let mut value = || {
+                let value = arguments.next();
+                value.with_context(|| format!("{argument} wants a value\n\n{USAGE}"))
+            };
+            match argument {
+                "--server" | "--client" => {
+                    ensure!(role.is_none(), "--server or --client: both is the default");
+                    role = Some(if argument == "--server" {
+                        Role::Server
+                    } else {
+                        Role::Client
+                    });
+                }
+                "--tls" => tls = true,
+                "--original" => runner = Runner::Original,
+                "--driver" => driver(value()?)?,
+                "--cases" => globs.push(value()?.to_string()),
+                unknown => bail!("unknown argument `{unknown}`\n\n{USAGE}"),
+            }
+        }
+        if globs.is_empty() {
+            globs.push(ALL.into());
+        }
+        Ok(Self {
+            rounds: rounds(role, tls),
+            globs,
+            runner,
+        })
+    }
+
+    /// Sections 1 to 10 against a ws:// server.
+    pub(crate) fn quick() -> Self {
+        Self {
+            rounds: rounds(Some(Role::Server), false),
+            globs: vec!["[1-9].*".into(), "10.*".into()],
+            runner: Runner::Kosoku,
+        }
+    }
+
+    /// Whether every case of the suite is chosen.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.globs.iter().any(|glob| glob == ALL)
+    }
+}
+
+/// A role by itself is tested plain or with TLS; TLS by itself in both roles.
+fn rounds(role: Option<Role>, tls: bool) -> Vec<Round> {
+    let (roles, schemes) = match (role, tls) {
+        (None, false) => (vec![Role::Server, Role::Client], vec![false, true]),
+        (None, true) => (vec![Role::Server, Role::Client], vec![true]),
+        (Some(role), tls) => (vec![role], vec![tls]),
+    };
+    let round = |role| schemes.iter().map(move |&tls| Round { role, tls });
+    roles.into_iter().flat_map(round).collect()
+}
+
+fn driver(name: &str) -> Result<()> {
+    match name {
+        "epoll" => Ok(()),
+        other => bail!("there is no driver `{other}`: epoll is the only one"),
+    }
+}
+
+const ALL: &str = "*";
+
+pub(crate) const USAGE: &str = "\
+usage: cargo xtask autobahn [--server|--client] [--tls] [--driver epoll] [--cases GLOB]...
+                            [--original]
+
+  without a role and --tls: both roles, each over ws:// and wss://; a role alone: over ws://
+  --cases '7.*'    only the cases that match; may be given several times
+  --original       the suite's own runner: slow, and it needs a Python 2.7
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(arguments: &[&str]) -> Vec<String> {
+        let settings = Settings::parse(arguments).unwrap();
+        settings.rounds.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn everything_is_the_default() {
+        let all = ["server-ws", "server-wss", "client-ws", "client-wss"];
+        assert_eq!(names(&[]), all);
+        assert!(Settings::parse(&[]).unwrap().is_whole());
+    }
+
+    #[test]
+    fn rounds_are_chosen() {
+        assert_eq!(names(&["--server"]), ["server-ws"]);
+        assert_eq!(names(&["--tls", "--client"]), ["client-wss"]);
+        assert_eq!(names(&["--tls"]), ["server-wss", "client-wss"]);
+    }
+
+    #[test]
+    fn cases_are_chosen() {
+        let settings = Settings::parse(&["--cases", "1.*", "--cases", "7.1.6"]).unwrap();
+        assert_eq!(settings.globs, ["1.*", "7.1.6"]);
+        assert!(!settings.is_whole());
+    }
+
+    #[test]
+    fn the_runner_is_chosen() {
+        let runner = |arguments: &[&str]| Settings::parse(arguments).unwrap().runner;
+        assert_eq!(runner(&[]), Runner::Kosoku);
+        assert_eq!(runner(&["--original"]), Runner::Original);
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused() {
+        for (arguments, complaint) in [
+            (vec!["--driver", "io_uring"], "epoll is the only one"),
+            (vec!["--driver"], "wants a value"),
+            (vec!["--server", "--client"], "both is the default"),
+            (vec!["1.*"], "unknown argument `1.*`"),
+        ] {
+            let error = Settings::parse(&arguments).unwrap_err().to_string();
+            assert!(error.contains(complaint), "{error}");
+        }
+        assert!(Settings::parse(&["--driver", "epoll"]).is_ok());
+    }
+}
