@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::step::{self, Tally};
-use crate::{peers, place, tidy};
+use crate::{autobahn, peers, place, tidy};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
@@ -65,6 +65,7 @@ const PEERS: &[Step] = &[
     ("tests with peers", || {
         step::tests(&mut cargo("test --workspace --test peers"))
     }),
+    ("autobahn, sections 1 to 10", autobahn::quick),
 ];
 
 fn cargo(arguments: &str) -> Command {
