@@ -80,8 +80,10 @@ fn verdicts(round: Round, suite: &Suite, moonwire: &Path) -> Result<Verdicts> {
             let mut serve = Command::new(moonwire);
             serve.args(["serve", "--listen", "127.0.0.1:0"]);
             serve.args(round.tls.then_some("--dev-tls"));
-            let server = Server::start(&mut serve)?;
-            suite.against_server(round, &format!("{}/echo", server.url))
+            let mut server = Server::start(&mut serve)?;
+            let verdicts = suite.against_server(round, &format!("{}/echo", server.url))?;
+            server.ensure_runs()?;
+            Ok(verdicts)
         }
         Role::Client => suite.against_client(round, &Client::new(moonwire, round.tls)),
     }

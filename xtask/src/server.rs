@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::place;
 
@@ -56,6 +56,15 @@ impl Server {
     /// The folder of the process in `/proc`.
     pub(crate) fn proc(&self) -> PathBuf {
         Path::new("/proc").join(self.child.id().to_string())
+    }
+
+    /// An error with what it said last if it has ended.
+    pub(crate) fn ensure_runs(&mut self) -> Result<()> {
+        if let Some(status) = self.child.try_wait()? {
+            let said: Vec<String> = self.lines.try_iter().collect();
+            bail!("the server ended with {status}\n{}", said.join("\n"));
+        }
+        Ok(())
     }
 
     /// Ends a foreign server and gives the number that it prints behind `name`.
