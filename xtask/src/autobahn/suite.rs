@@ -55,7 +55,7 @@ impl Suite {
         let mut command = command(self.runner)?;
         command.args(["server", round.scheme()]).arg(&folder);
         let server = Server::start(command.args(&self.cases))?;
-        client.run(&server.url, self.cases.len(), jobs())?;
+        client.run(&server.url, &self.cases, jobs())?;
         server.count("results ")?;
         Verdicts::read(folder)
     }
