@@ -122,7 +122,8 @@ impl Codec {
         // With room left the flush is complete: it ends with the tail, which is not sent.
         let is_complete = deflater.total_in() == payload.len() as u64 && written < length;
         if !is_complete {
-            // Level 1 of zlib-rs 0.6 keeps a block open then, and a reset does not close it.
+            // zlib-rs 0.6 cannot be reset then: each time it loses a part of its buffer, in the end
+            // with a panic, and level 1 keeps its block open.
             self.deflaters.pop();
             return None;
         }
