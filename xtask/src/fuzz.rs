@@ -139,6 +139,14 @@ impl Fuzzer {
         })
     }
 
+    /// Every comparison of a compressor is traced otherwise, which makes it a hundred times slower.
+    fn target_flags(&self) -> &'static [&'static str] {
+        match self.target {
+            "deflate" => &["--no-trace-compares"],
+            _ => &[],
+        }
+    }
+
     /// `cargo fuzz` of the nightly toolchain, with the target.
     fn cargo_fuzz(&self, verb: &str) -> Result<Command> {
         let mut command = Command::new("rustup");
@@ -147,6 +155,7 @@ impl Fuzzer {
             .args(["run", "nightly", "cargo", "fuzz", verb, "--target-dir"])
             // One for every work tree: what is foreign is built once.
             .arg(place::target()?.join("fuzz"))
+            .args(self.target_flags())
             .arg(self.target)
             // It is ours that is set by the cargo which runs us.
             .env_remove("CARGO")
