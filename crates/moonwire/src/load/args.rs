@@ -132,15 +132,15 @@ pub(crate) struct PacingArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Messages")]
 pub(crate) struct MessageArgs {
-    /// Bytes of one message
-    #[arg(long, value_name = "BYTES", default_value = "64", value_parser = quantity::size)]
-    pub(crate) message_size: usize,
+    /// Bytes of one message, 64 for an echo and 1KiB for --payload amplify unless given
+    #[arg(long, value_name = "BYTES", value_parser = quantity::size)]
+    pub(crate) message_size: Option<usize>,
     /// Binary messages instead of text
     #[arg(long)]
     pub(crate) binary: bool,
-    /// Replies expected for each message
-    #[arg(long, value_name = "N", default_value = "1", value_parser = quantity::positive)]
-    pub(crate) replies: u64,
+    /// Replies expected for each message, 1 for an echo and 4 for --payload amplify unless given
+    #[arg(long, value_name = "N", value_parser = quantity::positive)]
+    pub(crate) replies: Option<u64>,
     /// What is sent: bytes to be echoed, or the JSON of uwebsocket-benchmark's servers
     #[arg(long, value_enum, default_value = "echo")]
     pub(crate) payload: Payload,

@@ -41,7 +41,7 @@ pub(super) fn resolve(args: &LoadArgs) -> Result<Settings> {
         barrier: !connections.no_barrier,
         stagger: stagger(&args.pacing, &pacing),
         workload: workload(&args.message),
-        replies: u16::try_from(args.message.replies)
+        replies: u16::try_from(replies(&args.message))
             .map_err(|_| anyhow!("--replies is at most {}", u16::MAX))?,
         pacing,
         stop: stop(&args.pacing, &pacing),
@@ -162,14 +162,23 @@ fn stop(args: &PacingArgs, pacing: &Pacing) -> Stop {
     }
 }
 
+/// What each service answers unless it is configured otherwise.
+fn replies(args: &MessageArgs) -> u64 {
+    let by_default = match args.payload {
+        Payload::Echo => 1,
+        Payload::Amplify => AMPLIFY_REPLIES_DEFAULT,
+    };
+    args.replies.unwrap_or(by_default)
+}
+
 fn workload(args: &MessageArgs) -> Workload {
     match args.payload {
         Payload::Echo => Workload::Echo {
-            size: args.message_size,
+            size: args.message_size.unwrap_or(ECHO_BYTES_DEFAULT),
             binary: args.binary,
         },
         Payload::Amplify => Workload::Amplify {
-            size: args.message_size,
+            size: args.message_size.unwrap_or(AMPLIFY_BYTES_DEFAULT),
             time_unit: time_unit(args.time_unit.unwrap_or(TimeUnit::Us)),
         },
     }
@@ -213,3 +222,9 @@ const CONNECT_CONCURRENCY_DEFAULT: u32 = 128;
 const BATCHES_TIME_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 /// uwebsocket-benchmark's.
 const WAIT_DEFAULT: Duration = Duration::from_secs(1);
+/// A short message.
+const ECHO_BYTES_DEFAULT: usize = 64;
+/// As the bench sends them.
+const AMPLIFY_BYTES_DEFAULT: usize = 1024;
+/// Of the shipped service, and of uwebsocket-benchmark's servers.
+const AMPLIFY_REPLIES_DEFAULT: u64 = 4;

@@ -6,7 +6,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use rustls::CertificateError;
+use rustls::{CertificateError, InvalidMessage};
 
 /// Why TLS cannot be set up, or why a connection over it failed.
 #[derive(Debug)]
@@ -72,6 +72,12 @@ fn sentence(error: &CertificateError) -> String {
         ),
         CertificateError::Revoked => "it was revoked".to_owned(),
         CertificateError::UnknownIssuer => "no trusted authority signed it".to_owned(),
+        // The error inside is of a crate that rustls does not show.
+        CertificateError::Other(error) if format!("{error:?}").contains("CaUsedAsEndEntity") => {
+            "it is an authority's own (CA:TRUE), which no server may show; make one with \
+             basicConstraints=CA:FALSE"
+                .to_owned()
+        }
         error => error.to_string(),
     };
     format!("the peer's certificate was not accepted: {reason}")
@@ -107,6 +113,9 @@ impl fmt::Display for TlsError {
                 write!(f, "cannot make a development certificate: {error}")
             }
             Self::Certificate(sentence) => f.write_str(sentence),
+            Self::Protocol(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {
+                f.write_str("TLS failed: the peer does not speak TLS; is its URL ws://?")
+            }
             Self::Protocol(error) => write!(f, "TLS failed: {error}"),
         }
     }

@@ -43,6 +43,9 @@ impl ResponseReader {
     /// Interim responses before it are skipped (RFC 9110, 15.2); all heads together are bounded by
     /// `header_bytes_max`.
     pub fn receive(&mut self, input: &[u8]) -> Result<Option<(Response, usize)>, ResponseError> {
+        if !self.head.has_begun() && input.first() == Some(&TLS_ALERT) {
+            return Err(ResponseError::TlsExpected);
+        }
         let fields_max = self.head.fields_max();
         let mut taken = 0;
         let mut response = loop {
@@ -209,6 +212,8 @@ pub enum ResponseError {
     HeadersTooMany,
     /// A subprotocol that was not offered, or more than one.
     SubprotocolUnexpected,
+    /// An alert of TLS: the server does not speak without it.
+    TlsExpected,
     /// A 101 whose `Upgrade` is not `websocket`.
     UpgradeInvalid,
 }
@@ -223,12 +228,17 @@ impl fmt::Display for ResponseError {
             Self::HeadTooLarge => "the response head is too large",
             Self::HeadersTooMany => "the response has too many header fields",
             Self::SubprotocolUnexpected => "the server chose a subprotocol that was not offered",
+            Self::TlsExpected => "the server speaks TLS; its URL is wss://",
             Self::UpgradeInvalid => "the response lacks `Upgrade: websocket`",
         })
     }
 }
 
 impl Error for ResponseError {}
+
+/// The first byte of an alert, with which a TLS server answers a request (RFC 8446, 5.1). No HTTP
+/// begins with it.
+const TLS_ALERT: u8 = 0x15;
 
 /// The most that is kept of the body of a refusal.
 const BODY_BYTES_MAX: usize = 1024;
@@ -265,6 +275,16 @@ mod tests {
         reader()
             .receive(head.as_bytes())
             .map(|read| read.unwrap().0)
+    }
+
+    #[test]
+    fn a_server_that_speaks_tls_is_told_apart() {
+        let alert = b"\x15\x03\x03\x00\x02\x02\x46";
+        assert_eq!(reader().receive(alert), Err(ResponseError::TlsExpected));
+        assert_eq!(
+            reader().receive(&alert[..1]),
+            Err(ResponseError::TlsExpected)
+        );
     }
 
     #[test]
