@@ -151,12 +151,17 @@ mod tests {
         let poll = IdlePoll::start(&[0]).unwrap();
         let mark = poll.mark();
         let patience = Instant::now() + Duration::from_secs(30);
-        while poll.mark().polled_ns - mark.polled_ns < POLLED_NS_MIN {
-            assert!(Instant::now() < patience, "processor 0 was never idle");
+        while poll.mark().polled_ns - mark.polled_ns < POLLED_NS_MIN && Instant::now() < patience {
             std::thread::sleep(Duration::from_millis(5));
         }
-        let taken = poll.taken_since(&mark).expect("enough was polled");
-        assert!((0.0..=1.0).contains(&taken), "{taken}");
+        // On a machine that is never idle there is nothing to be said, and nothing is.
+        let is_enough = poll.mark().polled_ns - mark.polled_ns >= POLLED_NS_MIN;
+        let taken = poll.taken_since(&mark);
+        assert_eq!(taken.is_some(), is_enough, "{taken:?}");
+        assert!(
+            taken.is_none_or(|taken| (0.0..=1.0).contains(&taken)),
+            "{taken:?}"
+        );
     }
 
     #[test]
