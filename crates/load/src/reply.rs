@@ -109,8 +109,8 @@ impl Desk {
         };
         // From when it was due, which is before our stamp in any case: between the stamp and the
         // write this thread may have waited for a processor.
-        let longest_ns = at_ns.saturating_sub(entry.intended_ns);
-        match one_way_ns(entry.created_at, server, unit_ns, longest_ns) {
+        let elapsed_ns = at_ns.saturating_sub(entry.intended_ns);
+        match one_way_ns(entry.created_at, server, unit_ns, elapsed_ns) {
             Some(one_way_ns) => self.tally.one_way.record(one_way_ns),
             None => self.tally.counters.one_way_impossible += 1,
         }
@@ -119,10 +119,10 @@ impl Desk {
 
 /// From our stamp to the server's clock; `None` when that is negative or longer than the message
 /// can have taken.
-fn one_way_ns(created_at: u64, server: i64, unit_ns: u64, longest_ns: u64) -> Option<u64> {
+fn one_way_ns(created_at: u64, server: i64, unit_ns: u64, elapsed_ns: u64) -> Option<u64> {
     let units = u64::try_from(server).ok()?.checked_sub(created_at)?;
     let one_way_ns = units.checked_mul(unit_ns)?;
-    let longest_ns = longest_ns
+    let longest_ns = elapsed_ns
         .saturating_add(unit_ns)
         .saturating_add(STAMP_SLACK_NS);
     (one_way_ns <= longest_ns).then_some(one_way_ns)

@@ -18,7 +18,7 @@ use wire::{declared, frame, open, upgrade};
 #[expect(dead_code, reason = "the rates are for the benchmark")]
 mod catalogue;
 #[path = "attacks/wire.rs"]
-mod wire;
+pub(crate) mod wire;
 
 /// How often each attack is made.
 const STRIKES: u64 = 3;

@@ -24,6 +24,11 @@ pub(crate) fn open_deflate(parameters: &str, frames: &[u8]) -> Vec<u8> {
 
 /// A masked frame with this first byte.
 pub(crate) fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+    frame_masked([0x11, 0x22, 0x33, 0x44], first, payload)
+}
+
+/// The same with this mask; the length is written as the RFC wants it.
+pub(crate) fn frame_masked(mask: [u8; 4], first: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![first];
     match payload.len() {
         short @ 0..=125 => frame.push(0x80 | short as u8),
@@ -36,7 +41,6 @@ pub(crate) fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
             frame.extend_from_slice(&(long as u64).to_be_bytes());
         }
     }
-    let mask = [0x11, 0x22, 0x33, 0x44];
     frame.extend_from_slice(&mask);
     let masked = payload.iter().zip(mask.iter().cycle());
     frame.extend(masked.map(|(byte, mask)| byte ^ mask));

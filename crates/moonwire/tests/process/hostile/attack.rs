@@ -2,6 +2,8 @@
 
 use fastrand::Rng;
 
+use crate::attacks::wire::frame_masked;
+
 /// A name for the failure message, and what to send on a fresh connection.
 pub(super) fn draw(rng: &mut Rng) -> (&'static str, Vec<u8>) {
     let (name, make) = KINDS[rng.usize(..KINDS.len())];
@@ -153,29 +155,9 @@ fn open(frames: &[u8]) -> Vec<u8> {
     [handshake("/echo").as_bytes(), frames].concat()
 }
 
-/// A masked frame with this first byte; the length is written as the RFC wants it.
+/// A masked frame with this first byte.
 fn frame(rng: &mut Rng, first: u8, payload: &[u8]) -> Vec<u8> {
-    let mut frame = vec![first];
-    match payload.len() {
-        short @ 0..=125 => frame.push(0x80 | u8::try_from(short).unwrap()),
-        medium @ 126..=0xffff => {
-            frame.push(0xfe);
-            frame.extend_from_slice(&u16::try_from(medium).unwrap().to_be_bytes());
-        }
-        long => {
-            frame.push(0xff);
-            frame.extend_from_slice(&(long as u64).to_be_bytes());
-        }
-    }
-    let mask = rng.u32(..).to_be_bytes();
-    frame.extend_from_slice(&mask);
-    frame.extend(
-        payload
-            .iter()
-            .zip(mask.iter().cycle())
-            .map(|(byte, mask)| byte ^ mask),
-    );
-    frame
+    frame_masked(rng.u32(..).to_be_bytes(), first, payload)
 }
 
 fn bytes(rng: &mut Rng, length_max: usize) -> Vec<u8> {
