@@ -7,19 +7,20 @@
 //! Prints how many times it attacked. It attacks loopback addresses only.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
-
-use socket2::{Domain, Socket, Type};
 
 #[path = "../tests/process/attacks/catalogue.rs"]
 #[expect(dead_code, reason = "how an attack must end is for the tests")]
 mod catalogue;
+#[path = "../tests/process/attacks/strike.rs"]
+mod strike;
 #[path = "../tests/process/attacks/wire.rs"]
 mod wire;
 
 use catalogue::ATTACKS;
+use strike::{connect, strike};
 
 #[expect(clippy::print_stdout, reason = "what it says is its result")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -66,22 +67,10 @@ fn strike_often(address: SocketAddr, bytes: &[u8], per_s: u32, seconds: u32) -> 
     while begin.elapsed() < Duration::from_secs(seconds.into()) {
         let due = begin + strikes * Duration::from_secs(1) / per_s;
         thread::sleep(due.saturating_duration_since(Instant::now()));
-        strike(connect(address, strikes)?, bytes);
+        strike(&connect(address, source(strikes))?, bytes);
         strikes += 1;
     }
     Ok(strikes)
-}
-
-/// Sends all of it, however early the server answers, and reads to the end.
-fn strike(stream: TcpStream, bytes: &[u8]) {
-    thread::scope(|scope| {
-        let mut sender = &stream;
-        // Fails where the server ends it early.
-        scope.spawn(move || sender.write_all(bytes).ok());
-        let mut rest = Vec::new();
-        (&stream).read_to_end(&mut rest).ok();
-        stream.shutdown(Shutdown::Both).ok();
-    });
 }
 
 /// Opens connections whose request never ends, and sends a byte of each now and then. Those that
@@ -89,7 +78,7 @@ fn strike(stream: TcpStream, bytes: &[u8]) {
 fn hold(address: SocketAddr, connections: u32, seconds: u32) -> io::Result<usize> {
     let end = Instant::now() + Duration::from_secs(seconds.into());
     let begun = |number| {
-        let mut stream = connect(address, number)?;
+        let mut stream = connect(address, source(number))?;
         stream.write_all(b"GET /echo")?;
         stream.set_nonblocking(true)?;
         io::Result::Ok(stream)
@@ -116,16 +105,7 @@ fn say_held(held: usize) {
     println!("{held} handshakes are held");
 }
 
-/// Connects from one of many addresses, so that the ports of one suffice.
-fn connect(address: SocketAddr, number: u32) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-    let source = Ipv4Addr::new(127, 0, 3, 1 + (number % 200) as u8);
-    socket.bind(&SocketAddr::from((source, 0)).into())?;
-    socket.connect_timeout(&address.into(), PATIENCE)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
-    socket.set_write_timeout(Some(PATIENCE))?;
-    Ok(socket.into())
+/// One of many addresses, so that the ports of one suffice.
+fn source(number: u32) -> Ipv4Addr {
+    Ipv4Addr::new(127, 0, 3, 1 + (number % 200) as u8)
 }
-
-/// No server needs that long.
-const PATIENCE: Duration = Duration::from_secs(10);

@@ -10,13 +10,16 @@ use std::time::{Duration, Instant};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use crate::harness::{PATIENCE, Running, Server, moonwire};
-use crate::hostile::{connect, echo_until};
+use crate::hostile::echo_until;
 use catalogue::{ATTACKS, Attack, End};
+use strike::connect;
 use wire::{declared, frame, open, upgrade};
 
 #[path = "attacks/catalogue.rs"]
 #[expect(dead_code, reason = "the rates are for the benchmark")]
 mod catalogue;
+#[path = "attacks/strike.rs"]
+pub(crate) mod strike;
 #[path = "attacks/wire.rs"]
 pub(crate) mod wire;
 
@@ -34,7 +37,7 @@ fn each_attack_of_the_catalogue_ends_as_it_must() {
         for attack in ATTACKS {
             let bytes = (attack.bytes)();
             for _ in 0..STRIKES {
-                let answer = strike(address, &bytes);
+                let answer = answer_to(address, &bytes);
                 let Attack {
                     name,
                     reference,
@@ -57,7 +60,7 @@ fn a_wrong_version_is_told_the_right_one() {
     let server = Server::moonwire(&[]);
     let request = String::from_utf8(upgrade("")).unwrap();
     let request = request.replace("Version: 13", "Version: 99");
-    let answer = strike(address_of(&server), request.as_bytes());
+    let answer = answer_to(address_of(&server), request.as_bytes());
     let answer = String::from_utf8(answer).unwrap();
     assert!(
         answer.contains("\r\nSec-WebSocket-Version: 13\r\n"),
@@ -72,7 +75,7 @@ fn as_many_fragments_as_allowed_are_one_message() {
     let close = frame(0x88, &1000_u16.to_be_bytes());
     let bytes = open(&[frame(0x01, b"a"), flood, frame(0x80, b"a"), close].concat());
     beside_a_neighbour(&server, |address| {
-        let answer = strike(address, &bytes);
+        let answer = answer_to(address, &bytes);
         assert_eq!(ended(&answer), Some(End::Close(1000)));
         let echo = [&b"\x81\x7f"[..], &131_072_u64.to_be_bytes(), b"aaa"].concat();
         let has_echo = answer.windows(echo.len()).any(|window| window == echo);
@@ -279,19 +282,10 @@ fn open_with(address: SocketAddr, bytes: &[u8]) -> TcpStream {
     stream
 }
 
-/// Sends all of it, however early the server answers, and reads to the end.
-fn strike(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+/// What the server says to an attack.
+fn answer_to(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let stream = connect(address, Ipv4Addr::new(127, 0, 2, 2)).unwrap();
-    let mut answer = Vec::new();
-    thread::scope(|scope| {
-        let mut sender = &stream;
-        // Fails where the server ends it early.
-        scope.spawn(move || sender.write_all(bytes).ok());
-        let mut reader = &stream;
-        reader.read_to_end(&mut answer).ok();
-        stream.shutdown(std::net::Shutdown::Both).ok();
-    });
-    answer
+    strike::strike(&stream, bytes)
 }
 
 /// How an answer says that the connection is over; `None`: it does not, or says more after it.

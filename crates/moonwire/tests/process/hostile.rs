@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use rustix::process::Signal;
-use socket2::{Domain, Socket, Type};
 
+use crate::attacks::strike::connect;
 use crate::harness::{PATIENCE, Server, signal};
 
 mod attack;
@@ -126,16 +126,6 @@ fn gone(error: std::io::Error) -> std::io::Result<()> {
     } else {
         Err(error)
     }
-}
-
-/// Connects from an address of its own, so that the attackers do not run out of ports.
-pub(crate) fn connect(server: SocketAddr, source: Ipv4Addr) -> std::io::Result<TcpStream> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-    socket.bind(&SocketAddr::from((source, 0)).into())?;
-    socket.connect_timeout(&server.into(), PATIENCE)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
-    socket.set_write_timeout(Some(PATIENCE))?;
-    Ok(socket.into())
 }
 
 /// A client that behaves: one message after the other, each of which must come back as it was.
