@@ -13,7 +13,7 @@ use crate::harness::{PATIENCE, Running, Server, moonwire};
 use crate::hostile::echo_until;
 use catalogue::{ATTACKS, Attack, End};
 use strike::connect;
-use wire::{declared, frame, open, upgrade};
+use wire::{bomb, declared, frame, open, open_deflate, upgrade};
 
 #[path = "attacks/catalogue.rs"]
 #[expect(dead_code, reason = "the rates are for the benchmark")]
@@ -177,6 +177,24 @@ fn a_flood_of_pings_is_held_in_bounds() {
             .collect();
         drop(held);
     });
+}
+
+/// GHSA-qrvq-68c2-7grw (NATS), in many messages: each is within the limit, and one read holds them
+/// all.
+#[test]
+fn what_inflates_to_much_gets_only_a_part_of_a_turn() {
+    let server = configured("[server]\nworkers = 1\n");
+    let messages = frame(0xc2, &bomb(1 << 20)).repeat(80);
+    let close = frame(0x88, &1000_u16.to_be_bytes());
+    let bytes = open_deflate("", &[messages, close].concat());
+    beside_a_neighbour(&server, |address| {
+        let answer = answer_to(address, &bytes);
+        assert_eq!(ended(&answer), Some(End::Close(1000)));
+    });
+    let before = server.gauge("moonwire_turns_total");
+    answer_to(address_of(&server), &bytes);
+    let turns = server.gauge("moonwire_turns_total") - before;
+    assert!(turns >= 80, "80 MiB in {turns} turns");
 }
 
 /// A peer that is told to go and stays is cut off.

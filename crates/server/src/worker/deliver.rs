@@ -89,13 +89,13 @@ impl Desk {
         driver: &mut impl Driver,
         now: Time,
     ) {
-        let mut answered = 0;
+        let (mut answered, mut delivered_bytes) = (0, 0);
         while let Some(connection) = self.connections.of_socket(socket) {
             let stage = connection.stage;
             // What comes after its end has begun is only looked through, which is quick, and
             // nothing is kept then: the driver goes on receiving.
-            let is_served = answered >= EVENTS_PER_TURN_MAX && connection.session.is_open();
-            if is_served || connection.session.is_full() {
+            let is_served = answered >= EVENTS_PER_TURN_MAX || delivered_bytes >= BYTES_PER_TURN;
+            if is_served && connection.session.is_open() || connection.session.is_full() {
                 connection.session.keep(input);
                 break;
             }
@@ -116,6 +116,7 @@ impl Desk {
                     let service = &self.stats.services[usize::from(place.service)];
                     service.messages_in.add(1);
                     service.bytes_in.add(payload.len() as u64);
+                    delivered_bytes += payload.len();
                     let reaction = scripts.message(place, handler, opcode, payload, effects);
                     self.apply(place, effects, driver);
                     self.react(place, handler, reaction);
@@ -256,3 +257,9 @@ impl Desk {
 /// tens of milliseconds. A client that is not flooding sends far fewer in the time of a turn, so
 /// that nothing is kept and copied for it.
 const EVENTS_PER_TURN_MAX: usize = 512;
+
+/// Bytes of messages after which the rest of a connection's input waits for the next turn. One
+/// read (256 KiB) can hold messages that inflate to a thousand times as much, and a service takes
+/// its time for each byte. Of what was not compressed nothing waits but what follows a message of
+/// about this length.
+const BYTES_PER_TURN: usize = 1 << 20;
