@@ -10,8 +10,9 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::place;
 
-/// Where the browser is; Debian's package puts it there.
+/// Where the browsers are; Debian's packages put them there.
 const CHROMIUM: &str = "/usr/bin/chromium";
+const FIREFOX: &str = "/usr/bin/firefox-esr";
 
 /// A peer with what the tests need it for.
 struct Peer {
@@ -59,6 +60,12 @@ const PEERS: &[Peer] = &[
         version: |_| said(Command::new(CHROMIUM).arg("--version")),
     },
     Peer {
+        name: "firefox",
+        source: "apt",
+        purpose: "another page as a client",
+        version: |_| said(Command::new(FIREFOX).arg("--version")),
+    },
+    Peer {
         name: "openssl",
         source: "apt",
         purpose: "a certificate for the Autobahn suite's server",
@@ -77,7 +84,10 @@ pub(crate) fn install() -> Result<ExitCode> {
     python_packages(&folder).context("websockets and kosoku")?;
     node_packages(&folder).context("ws and playwright-core")?;
     if !Path::new(CHROMIUM).exists() {
-        apt(&["chromium"]).context("the browser")?;
+        apt(&["chromium"]).context("a browser")?;
+    }
+    if !Path::new(FIREFOX).exists() {
+        apt(&["firefox-esr"]).context("a browser")?;
     }
     if said(Command::new("openssl").arg("version")).is_err() {
         apt(&["openssl"])?;

@@ -48,6 +48,25 @@ fn the_generator_loses_nothing_against_ws_over_tls() {
     harness::load::assert_no_loss(&server.url);
 }
 
+#[test]
+fn chromium_exchanges_compressed_messages() {
+    browser("chromium");
+}
+
+#[test]
+fn firefox_exchanges_compressed_messages() {
+    browser("firefox-esr");
+}
+
+/// 10,000 messages; the shipped echo compresses with whom it can.
+fn browser(name: &str) {
+    let server = Server::moonwire(&[]);
+    let url = format!("{}/echo", server.url);
+    let outcome = run(node("browser.js").args([name, &url, "10000"]));
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert!(outcome.stdout.contains("10000 of 10000"), "{outcome:?}");
+}
+
 fn python(server: &Server) {
     let program = installed("python/bin/python");
     client(Command::new(program).arg(script("client.py")), server);
