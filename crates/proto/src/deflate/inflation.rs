@@ -70,13 +70,13 @@ impl Inflation {
         if self.has_ended {
             return Ok(());
         }
+        let before = (payload.len(), self.restarts);
         self.take(&TAIL, history, payload, message_bytes_max)?;
-        let length = payload.len();
-        let is_whole = !self.has_ended && {
+        if !self.has_ended {
             self.take(&FINAL_BLOCK, history, payload, message_bytes_max)?;
-            self.has_ended && payload.len() == length
-        };
-        match is_whole {
+        }
+        // Otherwise the empty block was a final one, which only its last byte may end.
+        match self.has_ended && (payload.len(), self.restarts) == before {
             true => Ok(()),
             false => Err(ProtocolError::DeflateInvalid),
         }

@@ -9,15 +9,16 @@ use crate::{Opcode, Role};
 
 #[test]
 fn the_vectors_of_rfc_7692_section_7_2_3() {
-    let cases: [&[u8]; 6] = [
+    let cases: [&[u8]; 7] = [
         // One block; in two frames; stored; marked as final, with and without the octet that
-        // 7.2.3.4 asks for; two blocks.
+        // 7.2.3.4 asks for; two blocks; an empty one at the end that is marked as final.
         b"\xc1\x07\xf2\x48\xcd\xc9\xc9\x07\x00",
         b"\x41\x03\xf2\x48\xcd\x80\x04\xc9\xc9\x07\x00",
         b"\xc1\x0b\x00\x05\x00\xfa\xff\x48\x65\x6c\x6c\x6f\x00",
         b"\xc1\x08\xf3\x48\xcd\xc9\xc9\x07\x00\x00",
         b"\xc1\x07\xf3\x48\xcd\xc9\xc9\x07\x00",
         b"\xc1\x0d\xf2\x48\x05\x00\x00\x00\xff\xff\xca\xc9\xc9\x07\x00",
+        b"\xc1\x0c\xf2\x48\xcd\xc9\xc9\x07\x00\x00\x00\xff\xff\x01",
     ];
     for bytes in cases {
         for read_bytes in [1, 2, 100] {
