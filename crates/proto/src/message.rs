@@ -96,6 +96,17 @@ impl Assembly {
         Ok(taken)
     }
 
+    /// Takes bytes of the current frame from the front of `input` without looking at them, and
+    /// frees what was kept; returns how many.
+    pub(crate) fn pass_over(&mut self, input: &[u8]) -> usize {
+        self.inflation = None;
+        self.payload = Vec::new();
+        let taken = input.len().min(self.missing_bytes);
+        self.missing_bytes -= taken;
+        self.wire_bytes += taken;
+        taken
+    }
+
     /// Makes room for `bytes` more by doubling, but not beyond what this message can still become.
     fn reserve(&mut self, bytes: usize, message_bytes_max: usize) {
         let length = self.payload.len();

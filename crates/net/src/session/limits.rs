@@ -9,9 +9,8 @@ use moonwire_proto::Limits;
 pub struct SessionLimits {
     /// What one peer may make us keep or do at the level of the protocol.
     pub protocol: Limits,
-    /// Most bytes that may wait to be written when another message is queued; beyond it
-    /// [`crate::SendError::QueueFull`]. The queue can exceed it by the one message that found it
-    /// within the bound.
+    /// Most bytes that may wait to be written, a further message included; beyond it
+    /// [`crate::SendError::QueueFull`]. A message that finds nothing waiting is always taken.
     pub write_queue_bytes_max: usize,
     /// Server: while more than this waits to be written, nothing is received from the peer, so one
     /// that does not read its answers does not get more of them. A client always reads: if both

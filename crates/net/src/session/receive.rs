@@ -120,13 +120,15 @@ impl Session {
         })
     }
 
-    /// Looks at what the last read left unfinished, once `poll` has given None: notes when a
-    /// message began, for [`deadline`](Self::deadline), and ends the connection of a peer whose
-    /// message has grown beyond `memory_bytes_max`.
+    /// Looks at what the last read left unfinished, once `poll` has given None or its input is
+    /// kept: frees the message that was handed out, notes when one began, for
+    /// [`deadline`](Self::deadline), and ends the connection of a peer whose message has grown
+    /// beyond `memory_bytes_max`.
     pub fn settle(&mut self, now: Time) -> Option<SessionEvent<'static>> {
-        let Stage::Open(connection) = &self.stage else {
+        let Stage::Open(connection) = &mut self.stage else {
             return None;
         };
+        connection.free_delivered();
         if self.phase > Phase::Active || !connection.is_unfinished() {
             self.message_began = Time::MAX;
             return None;

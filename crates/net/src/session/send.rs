@@ -15,8 +15,9 @@ use crate::time::Time;
 impl Session {
     /// Queues a message. The payload of a text must be UTF-8.
     ///
-    /// A message is queued as a whole or not at all: while more than `write_queue_bytes_max` bytes
-    /// wait, it is [`SendError::QueueFull`] and the caller decides.
+    /// A message is queued as a whole or not at all: where something waits already, and with it
+    /// more than `write_queue_bytes_max` bytes would, it is [`SendError::QueueFull`] and the caller
+    /// decides.
     pub fn send(&mut self, opcode: Opcode, payload: &[u8]) -> Result<(), SendError> {
         if self.is_queue_full(payload.len().saturating_add(FRAME_HEADER_BYTES_MAX)) {
             return if self.is_open() {

@@ -17,7 +17,8 @@ impl Connection {
     /// Takes what it can from the front of `input` and returns at most one event.
     ///
     /// The caller calls again with the rest of the input until nothing is taken and there is no
-    /// event; that last call also frees what a message was assembled in. Payloads are unmasked in
+    /// event; that last call also frees what a message was assembled in, as
+    /// [`Self::free_delivered`] does for a caller that stops earlier. Payloads are unmasked in
     /// place; a message that arrived whole is borrowed from `input` without a copy, unless it is
     /// compressed: it is inflated with `codec`, which all connections of a thread share.
     ///
@@ -30,7 +31,7 @@ impl Connection {
         out: &mut Vec<u8>,
         codec: &mut Codec,
     ) -> Step<'a> {
-        self.forget_delivered();
+        self.free_delivered();
         if out.len() < PONG_OUT_BYTES_MAX {
             self.send_owed_pong(out);
         }
@@ -87,7 +88,7 @@ impl Connection {
     }
 
     /// Frees the message or control frame that the last call handed out.
-    fn forget_delivered(&mut self) {
+    pub fn free_delivered(&mut self) {
         if self
             .message
             .as_ref()
@@ -263,6 +264,11 @@ impl Connection {
         let Some(message) = &mut self.message else {
             return Err(ProtocolError::ContinuationUnexpected);
         };
+        if self.close_sent && message.open().compressed {
+            let taken = message.pass_over(input);
+            self.free_delivered();
+            return Ok(Progress { taken, ended: None });
+        }
         let history = self.deflate.as_ref().map(|deflate| &deflate.received);
         let taken = message.take(input, history, self.message_bytes_max)?;
         if !message.is_complete() {

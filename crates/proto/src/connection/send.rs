@@ -67,8 +67,9 @@ impl Connection {
         self.send_heartbeat(ControlKind::Pong, payload, out)
     }
 
-    /// Appends a close frame; nothing can be sent after it. A reason of more than 123 bytes is cut
-    /// at the last character that fits.
+    /// Appends a close frame; nothing can be sent after it, and compressed messages that the peer
+    /// sends until it has seen it are passed over: inflating could cost much, for nothing. A reason
+    /// of more than 123 bytes is cut at the last character that fits.
     pub fn close(
         &mut self,
         code: CloseCode,

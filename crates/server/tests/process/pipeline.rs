@@ -66,6 +66,20 @@ fn one_client_gets_only_a_part_of_a_turn() {
     assert!(taken >= 40_000 / 512, "{taken} turns");
 }
 
+/// A message that takes a whole turn is let go of all the same, though nothing follows it.
+#[test]
+fn a_large_message_is_not_kept_once_it_is_delivered() {
+    let server = Folder::new("[server]\nworkers = 1\n[services.count]\ntarget = '/count'\n")
+        .app("count", COUNT)
+        .start();
+    let held = ("moonwire_memory_bytes", "part=\"message\"");
+    let mut client = server.connect("/count");
+    client.write(&frame(TEXT, &[b'a'; 3 << 20]));
+    server.await_metric("moonwire_messages_in_total", "count", 1);
+    server.await_metric(held.0, held.1, 0);
+    assert_eq!(client.ask("total").text(), "1");
+}
+
 const COUNT: &str = "
 local count = { total = 0 }
 function count.onStart() end
