@@ -54,6 +54,7 @@ impl Connection {
         }
         lead.fin = true;
         self.send_frame(lead, rest, out);
+        codec.free_large();
         Ok(())
     }
 

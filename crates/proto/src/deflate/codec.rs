@@ -17,10 +17,10 @@ pub struct Codec {
     inflaters: Vec<Inflate>,
     /// By their settings. Invariant: at most `DEFLATERS_MAX`, the one used last at the end.
     deflaters: Vec<(Setting, Deflate)>,
-    /// The message that was compressed last; its bytes are the first `compressed_bytes`.
+    /// Room for what a deflater writes.
     output: Vec<u8>,
-    /// What `output` was made of, if the same message may be wanted again.
-    latest: Option<Latest>,
+    /// The message that was compressed last without a history, which may be wanted again.
+    latest: Latest,
     /// How often a message was compressed.
     compressions: u64,
 }
@@ -33,11 +33,12 @@ pub(crate) struct Setting {
 }
 
 /// A message that was compressed without a history.
+#[derive(Default)]
 struct Latest {
-    setting: Setting,
     payload: Vec<u8>,
-    /// `None`: it did not become smaller.
-    compressed_bytes: Option<usize>,
+    /// What it was compressed to; `None`: it did not become smaller. Invariant: at most
+    /// `DEFLATERS_MAX`, each with its own setting.
+    compressed: Vec<(Setting, Option<Vec<u8>>)>,
 }
 
 impl Codec {
@@ -54,11 +55,10 @@ impl Codec {
 
     /// Bytes of the compressors and buffers that are kept for the next message.
     pub fn memory_bytes(&self) -> usize {
-        let latest = self.latest.as_ref();
         self.inflaters.len() * super::inflation::INFLATER_BYTES
             + self.deflaters.len() * DEFLATER_BYTES
             + self.output.capacity()
-            + latest.map_or(0, |latest| latest.payload.capacity())
+            + self.latest.memory_bytes()
     }
 
     /// An inflation of a message that may refer to `history`.
@@ -82,29 +82,31 @@ impl Codec {
         history: &History,
         payload: &[u8],
     ) -> Option<&[u8]> {
-        // Nothing of 8 bits can refer to anything: see `deflater`.
-        let has_history = !history.bytes().is_empty() && setting.window_bits > WindowBits::MIN;
-        let known = self.latest.as_ref().filter(|latest| {
-            !has_history && latest.setting == setting && latest.payload == payload
-        });
-        let compressed_bytes = match known {
-            Some(latest) => latest.compressed_bytes,
-            None => {
-                let dictionary = if has_history { history.bytes() } else { &[] };
-                let compressed_bytes = self.deflate(setting, dictionary, payload);
-                self.remember(setting, payload, compressed_bytes, has_history);
-                compressed_bytes
-            }
-        };
-        self.output.get(..compressed_bytes?)
+        let setting = setting.for_length(payload.len());
+        let dictionary = dictionary(setting, history, payload.len());
+        if !dictionary.is_empty() {
+            let compressed_bytes = self.deflate(setting, dictionary, payload);
+            return self.output.get(..compressed_bytes?);
+        }
+        if let Some(place) = self.latest.find(setting, payload) {
+            return self.latest.get(place);
+        }
+        let compressed_bytes = self.deflate(setting, &[], payload);
+        let compressed = compressed_bytes.and_then(|bytes| self.output.get(..bytes));
+        self.latest.remember(setting, payload, compressed);
+        compressed
+    }
+
+    /// Frees what a large message has left, once it is sent.
+    pub(crate) fn free_large(&mut self) {
+        if self.output.capacity() > OUTPUT_BYTES_KEPT {
+            self.output = Vec::new();
+        }
     }
 
     fn deflate(&mut self, setting: Setting, dictionary: &[u8], payload: &[u8]) -> Option<usize> {
         self.compressions += 1;
         let length = output_bytes_max(payload.len());
-        if self.output.capacity() > OUTPUT_BYTES_KEPT && length <= OUTPUT_BYTES_KEPT {
-            self.output = Vec::new();
-        }
         if self.output.len() < length {
             self.output.resize(length, 0);
         }
@@ -130,30 +132,68 @@ impl Codec {
         let compressed = output.get(..written)?.strip_suffix(&TAIL)?;
         (compressed.len() < payload.len()).then_some(compressed.len())
     }
+}
 
-    fn remember(
-        &mut self,
-        setting: Setting,
-        payload: &[u8],
-        compressed_bytes: Option<usize>,
-        has_history: bool,
-    ) {
-        if has_history || payload.len() > OUTPUT_BYTES_KEPT {
-            self.latest = None;
-            return;
+impl Setting {
+    /// With a level that a message of this length can be compressed at without holding up everybody
+    /// else: a length that takes 80 ms at level 1 takes 260 ms at level 6.
+    fn for_length(self, payload_bytes: usize) -> Self {
+        match payload_bytes > FAST_BYTES {
+            true => Self { level: 1, ..self },
+            false => self,
         }
-        let mut kept = self
-            .latest
-            .take()
-            .map_or(Vec::new(), |latest| latest.payload);
-        kept.clear();
-        kept.extend_from_slice(payload);
-        self.latest = Some(Latest {
-            setting,
-            payload: kept,
-            compressed_bytes,
-        });
     }
+}
+
+impl Latest {
+    /// Where the result is, if this message was compressed like this.
+    fn find(&self, setting: Setting, payload: &[u8]) -> Option<usize> {
+        let place = self
+            .compressed
+            .iter()
+            .position(|(known, _)| *known == setting)?;
+        (self.payload == payload).then_some(place)
+    }
+
+    fn get(&self, place: usize) -> Option<&[u8]> {
+        let (_, compressed) = self.compressed.get(place)?;
+        compressed.as_deref()
+    }
+
+    fn remember(&mut self, setting: Setting, payload: &[u8], compressed: Option<&[u8]>) {
+        if self.payload != payload {
+            self.compressed.clear();
+            self.payload.clear();
+            if payload.len() > OUTPUT_BYTES_KEPT {
+                return;
+            }
+            self.payload.extend_from_slice(payload);
+        }
+        if self.compressed.len() < DEFLATERS_MAX {
+            let compressed = compressed.map(<[u8]>::to_vec);
+            self.compressed.push((setting, compressed));
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let compressed = self.compressed.iter();
+        let compressed = compressed.map(|(_, bytes)| bytes.as_ref().map_or(0, Vec::capacity));
+        self.payload.capacity() + compressed.sum::<usize>()
+    }
+}
+
+/// The part of the window that a message is compressed with. Hashing all of it for each message
+/// would cost most of the time where messages are small, and what a small one repeats stands near.
+fn dictionary(setting: Setting, history: &History, payload_bytes: usize) -> &[u8] {
+    // Nothing of 8 bits can refer to anything: see `new_deflater`.
+    if setting.window_bits == WindowBits::MIN {
+        return &[];
+    }
+    let bytes = history.bytes();
+    let wanted = DICTIONARY_BYTES_MIN.saturating_add(payload_bytes.saturating_mul(8));
+    bytes
+        .get(bytes.len().saturating_sub(wanted)..)
+        .unwrap_or_default()
 }
 
 impl fmt::Debug for Codec {
@@ -215,6 +255,12 @@ const DEFLATERS_MAX: usize = 8;
 /// Memory of the largest deflater, measured: window, hash chains and pending output.
 const DEFLATER_BYTES: usize = 380 * 1024;
 
-/// Buffers that grew beyond this (a large message) are freed, and such a message is not kept to be
+/// A buffer that grew beyond this (a large message) is freed, and such a message is not kept to be
 /// recognised.
 const OUTPUT_BYTES_KEPT: usize = 256 * 1024;
+
+/// Messages beyond this are compressed at level 1, whatever the level is.
+const FAST_BYTES: usize = 1024 * 1024;
+
+/// The smallest part of a window that is referred to, if there is as much.
+const DICTIONARY_BYTES_MIN: usize = 4 * 1024;

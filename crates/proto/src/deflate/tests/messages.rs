@@ -158,6 +158,93 @@ fn what_is_sent_to_many_is_compressed_once() {
 }
 
 #[test]
+fn what_is_sent_to_many_with_different_windows_is_compressed_once_for_each() {
+    let payload = text(5000, &mut fastrand::Rng::with_seed(3));
+    let mut codec = Codec::new();
+    for round in 0..3 {
+        for bits in 8..=15 {
+            for takeover in [false, true] {
+                // With takeover the first message has no history yet.
+                let (mut wire, agreement) = (vec![], agreement(takeover, bits));
+                let mut server = server(&agreement);
+                server
+                    .send(Opcode::Text, &payload, &mut wire, &mut codec)
+                    .unwrap();
+                let told = read(&mut client(&agreement, 5010), &wire, 999, &mut codec);
+                assert_eq!(
+                    told.unwrap(),
+                    std::slice::from_ref(&payload),
+                    "{round} {bits}"
+                );
+            }
+        }
+    }
+    assert_eq!(codec.compressions(), 8);
+}
+
+/// Most of a window is left out for a small message, which costs nothing but a little length.
+#[test]
+fn a_small_message_refers_to_what_was_sent_lately() {
+    let agreement = agreement(true, 15);
+    let (mut server, mut client) = (server(&agreement), client(&agreement, 1 << 24));
+    let (mut codec, mut random) = (Codec::new(), fastrand::Rng::with_seed(4));
+    let noise: Vec<u8> = (0..40_000).map(|_| random.u8(b'a'..b'q')).collect();
+    let lately = text(2000, &mut random);
+    let mut lengths = vec![];
+    for payload in [&*noise, &lately, &lately[..100], &noise[39_000..39_100]] {
+        let mut wire = vec![];
+        server
+            .send(Opcode::Binary, payload, &mut wire, &mut codec)
+            .unwrap();
+        let told = read(&mut client, &wire, 5000, &mut codec);
+        assert_eq!(told.unwrap(), [payload]);
+        lengths.push(wire.len());
+    }
+    assert!(lengths[2] < 20 && lengths[3] < 20, "{lengths:?}");
+}
+
+/// RFC 6455, 1.4: what comes after the end was agreed on is of no use; inflating it may be dear.
+#[test]
+fn after_a_close_frame_compressed_messages_are_passed_over() {
+    let agreement = agreement(true, 15);
+    let (mut codec, mut out) = (Codec::new(), vec![]);
+    let [(mut server, mut client), (mut late, _)] =
+        [(); 2].map(|()| (server(&agreement), client(&agreement, 1 << 24)));
+    let mut wire = vec![];
+    for _ in 0..3 {
+        client
+            .send_fragmented(Opcode::Text, &[b'a'; 100_000], 30, &mut wire, &mut codec)
+            .unwrap();
+    }
+    client
+        .send(Opcode::Binary, b"\xff plain", &mut wire, &mut codec)
+        .unwrap();
+    client
+        .close(crate::CloseCode::NORMAL, "", &mut wire)
+        .unwrap();
+    for (server, before) in [(&mut server, 0), (&mut late, 50)] {
+        let (first, rest) = wire.split_at(before);
+        assert_eq!(read(server, first, 7, &mut codec), Ok(vec![]));
+        server
+            .close(crate::CloseCode::GOING_AWAY, "", &mut out)
+            .unwrap();
+        let (mut rest, mut taken, mut events) = (rest.to_vec(), 0, vec![]);
+        loop {
+            let step = server.receive(&mut rest[taken..], &mut out, &mut codec);
+            taken += step.taken;
+            match step.event {
+                Some(event) => events.push(std::format!("{event:?}")),
+                None if step.taken == 0 => break,
+                None => {}
+            }
+            assert!(server.memory_bytes() < 2000);
+        }
+        assert_eq!(events.len(), 2, "{events:?}");
+        assert!(events[1].starts_with("Close"), "{events:?}");
+    }
+}
+
+#[test]
 fn a_window_of_8_bits_is_kept_to_by_referring_to_nothing() {
     let payload = text(5000, &mut fastrand::Rng::with_seed(3));
     let mut wire = vec![];
