@@ -51,7 +51,10 @@ impl FromStr for Cidr {
         let written: IpAddr = address.parse().map_err(|_| wrong())?;
         let width = width(written);
         let bits = match bits {
-            Some(bits) => bits.parse().map_err(|_| wrong())?,
+            Some(bits) if bits.bytes().all(|byte| byte.is_ascii_digit()) => {
+                bits.parse().map_err(|_| wrong())?
+            }
+            Some(_) => return Err(wrong()),
             None => width,
         };
         if bits > width {
@@ -143,6 +146,7 @@ mod tests {
         for (text, part) in [
             ("localhost", "is not a range"),
             ("10.0.0.0/x", "is not a range"),
+            ("10.0.0.0/+8", "is not a range"),
             ("10.0.0.0/33", "more than 32 bits"),
             ("::/129", "more than 128 bits"),
             ("10.1.0.0/8", "write 10.0.0.0/8"),

@@ -5,6 +5,8 @@
 //! knows its users by a cookie would act for the page of a stranger: cross-site WebSocket
 //! hijacking. What a page cannot forge is `Origin`, which tells where it came from.
 
+use std::net::Ipv6Addr;
+
 use moonwire_proto::Request;
 
 /// The origins whose pages may connect with cookies, besides that of the server itself.
@@ -54,16 +56,21 @@ struct Origin {
     scheme: String,
     /// In lower case; of IPv6 with its brackets.
     host: String,
-    port: u16,
+    /// None of schemes without ports, such as `chrome-extension`.
+    port: Option<u16>,
 }
 
 impl Origin {
     /// `scheme://host` or `scheme://host:port`, and nothing else.
     fn parse(text: &str) -> Option<Self> {
         let (scheme, rest) = text.split_once("://")?;
+        let is_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+        if scheme.is_empty() || !scheme.bytes().all(is_scheme) {
+            return None;
+        }
         let scheme = scheme.to_ascii_lowercase();
         let (host, port) = host_and_port(rest)?;
-        let port = port.or_else(|| default_port(&scheme))?;
+        let port = port.or_else(|| default_port(&scheme));
         Some(Self { scheme, host, port })
     }
 
@@ -76,28 +83,35 @@ impl Origin {
             return false;
         };
         let port = port.or_else(|| default_port(scheme));
-        name == self.host && port == Some(self.port)
+        name == self.host && port.is_some() && port == self.port
     }
 }
 
 /// The host in lower case, and the port if there is one.
 fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
-    let end_of_address = text.rfind(']').map_or(0, |end| end + 1);
-    let (host, port) = match text.get(end_of_address..)?.find(':') {
-        Some(colon) => text.split_at_checked(end_of_address + colon)?,
-        None => (text, ""),
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (address, _) = rest.split_once(']')?;
+            let _: Ipv6Addr = address.parse().ok()?;
+            text.split_at_checked(address.len() + 2)?
+        }
+        None => {
+            let (host, port) = text.split_at_checked(text.find(':').unwrap_or(text.len()))?;
+            let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+            if host.is_empty() || !host.bytes().all(is_host) {
+                return None;
+            }
+            (host, port)
+        }
     };
-    let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._[]:".contains(&byte);
-    if host.is_empty() || !host.bytes().all(is_host) {
-        return None;
-    }
     let port = match port.strip_prefix(':') {
         // RFC 3986, 3.2.3: an empty port is the default one.
-        None | Some("") => None,
+        Some("") => None,
+        None if port.is_empty() => None,
         Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
             Some(digits.parse().ok()?)
         }
-        Some(_) => return None,
+        None | Some(_) => return None,
     };
     Some((host.to_ascii_lowercase(), port))
 }
@@ -169,6 +183,8 @@ mod tests {
             ("example.com", "https://example.com/", true),
             ("example.com", "https://user@example.com", true),
             ("example.com", "file://", false),
+            ("example.com", "chrome-extension://example.com", false),
+            ("[::1]", "https://[::1]x", true),
             (
                 "example.com",
                 "https://example.com https://evil.example",
@@ -217,6 +233,15 @@ mod tests {
                 "{origin}"
             );
         }
+        let extension = allowing(&["chrome-extension://abcdefgh"]);
+        for (origin, is_listed) in [
+            ("chrome-extension://abcdefgh", true),
+            ("chrome-extension://hgfedcba", false),
+            ("https://abcdefgh", false),
+        ] {
+            let refused = is_refused(&extension, "example.com", origin, true);
+            assert_eq!(refused, !is_listed, "{origin}");
+        }
         let any = allowing(&["*"]);
         for origin in ["https://evil.example", "null", "nonsense"] {
             assert!(
@@ -233,7 +258,10 @@ mod tests {
             "example.com",
             "https://",
             "https://a/b",
-            "ftp://a",
+            "https://a]b:99]",
+            "https://[::1]a:99",
+            "https://[a]",
+            "a b://c",
             "https://*.a.b",
         ] {
             let error = AllowedOrigins::default().allow(text).unwrap_err();

@@ -7,7 +7,7 @@ use toml::Spanned;
 use tracing_subscriber::EnvFilter;
 
 use super::file::{File, OneOrMany, ServerTable, TlsTable};
-use super::limits::{fit_memory, fit_write_queue, limits};
+use super::limits::{Bounded, fit_memory, fit_write_queue, limits};
 use super::sentence::Text;
 use super::service::{Services, allowed_origins};
 use super::{Config, ConfigError, LogFormat, Overrides, Tls};
@@ -48,25 +48,18 @@ fn workers(
     table: &ServerTable,
     overrides: &Overrides,
 ) -> Result<usize, ConfigError> {
-    let (workers, span) = match (overrides.workers, &table.workers) {
-        (Some(workers), _) => (workers, None),
-        (None, Some(workers)) => (*workers.get_ref(), Some(workers.span())),
-        (None, None) => {
-            let cores = std::thread::available_parallelism().map_or(1, usize::from);
-            return Ok(cores.min(handler::WORKERS_MAX));
-        }
+    let bounds = 1..=handler::WORKERS_MAX;
+    let Some(workers) = overrides.workers else {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let default = cores.min(handler::WORKERS_MAX);
+        return Bounded { text }.or("workers", &table.workers, default, bounds);
     };
-    if (1..=handler::WORKERS_MAX).contains(&workers) {
+    if bounds.contains(&workers) {
         return Ok(workers);
     }
-    let sentence = format!(
-        "workers = {workers} must be from 1 to {}",
-        handler::WORKERS_MAX
-    );
-    Err(span.map_or_else(
-        || ConfigError::new(&sentence),
-        |span| text.error(span, &sentence),
-    ))
+    let max = bounds.end();
+    let sentence = format!("workers = {workers} must be from 1 to {max}");
+    Err(ConfigError::new(sentence))
 }
 
 fn log(text: &Text<'_>, table: &ServerTable) -> Result<String, ConfigError> {

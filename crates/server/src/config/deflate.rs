@@ -1,10 +1,9 @@
 //! `[services.NAME.deflate]`.
 
 use moonwire_proto::{DeflateDirection, DeflatePolicy, WindowBits};
-use toml::Spanned;
 
 use super::ConfigError;
-use super::file::DeflateTable;
+use super::file::{DeflateTable, Number};
 use super::limits::{Bounded, GIB};
 use super::sentence::Text;
 
@@ -18,7 +17,7 @@ pub(super) fn deflate(
     };
     let number = Bounded { text };
     let default = DeflatePolicy::default();
-    let bits = |key: &str, value: &Option<Spanned<u8>>| {
+    let bits = |key: &str, value: &Option<Number>| {
         // zlib compresses with no less than 9; 8 is granted to a client that asks for it.
         let (min, max) = (9, WindowBits::MAX.get());
         let bits = number.or(key, value, max, min..=max)?;
@@ -33,7 +32,8 @@ pub(super) fn deflate(
             context_takeover: table.client_context_takeover,
             window_bits: bits("client_window_bits_max", &table.client_window_bits_max)?,
         },
-        level: number.or("level", &table.level, default.level, 1..=9)?,
+        // From 7 on, what is made for it takes thirty times as long as at 6.
+        level: number.or("level", &table.level, default.level, 1..=6)?,
         threshold_bytes: number.or(
             "threshold_bytes",
             &table.threshold_bytes,

@@ -9,6 +9,9 @@ use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor, value::SeqAccessDeserializer};
 use toml::Spanned;
 
+/// A whole number as TOML has them; what it may be is decided with its key.
+pub(super) type Number = Spanned<i64>;
+
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -27,7 +30,7 @@ pub(super) struct File {
 #[serde(deny_unknown_fields)]
 pub(super) struct ServerTable {
     pub(super) listen: Option<Spanned<OneOrMany>>,
-    pub(super) workers: Option<Spanned<usize>>,
+    pub(super) workers: Option<Number>,
     pub(super) log: Option<Spanned<String>>,
     pub(super) log_format: Option<Spanned<String>>,
     pub(super) allowed_origins: Option<Vec<Spanned<String>>>,
@@ -47,30 +50,30 @@ pub(super) struct TlsTable {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LimitsTable {
-    pub(super) message_bytes_max: Option<Spanned<usize>>,
-    pub(super) frames_per_message_max: Option<Spanned<u32>>,
-    pub(super) header_bytes_max: Option<Spanned<usize>>,
-    pub(super) headers_max: Option<Spanned<usize>>,
-    pub(super) handshake_timeout_ms: Option<Spanned<u64>>,
-    pub(super) idle_timeout_ms: Option<Spanned<u64>>,
-    pub(super) pong_timeout_ms: Option<Spanned<u64>>,
-    pub(super) close_timeout_ms: Option<Spanned<u64>>,
-    pub(super) drain_timeout_ms: Option<Spanned<u64>>,
-    pub(super) message_timeout_ms: Option<Spanned<u64>>,
-    pub(super) write_timeout_ms: Option<Spanned<u64>>,
-    pub(super) write_queue_bytes_max: Option<Spanned<usize>>,
+    pub(super) message_bytes_max: Option<Number>,
+    pub(super) frames_per_message_max: Option<Number>,
+    pub(super) header_bytes_max: Option<Number>,
+    pub(super) headers_max: Option<Number>,
+    pub(super) handshake_timeout_ms: Option<Number>,
+    pub(super) idle_timeout_ms: Option<Number>,
+    pub(super) pong_timeout_ms: Option<Number>,
+    pub(super) close_timeout_ms: Option<Number>,
+    pub(super) drain_timeout_ms: Option<Number>,
+    pub(super) message_timeout_ms: Option<Number>,
+    pub(super) write_timeout_ms: Option<Number>,
+    pub(super) write_queue_bytes_max: Option<Number>,
     pub(super) write_queue_policy: Option<Spanned<String>>,
-    pub(super) connection_memory_bytes_max: Option<Spanned<usize>>,
-    pub(super) memory_bytes_per_worker_max: Option<Spanned<usize>>,
-    pub(super) connections_per_worker_max: Option<Spanned<usize>>,
-    pub(super) connections_per_source_max: Option<Spanned<usize>>,
-    pub(super) handshakes_per_source_per_s_max: Option<Spanned<u32>>,
+    pub(super) connection_memory_bytes_max: Option<Number>,
+    pub(super) memory_bytes_per_worker_max: Option<Number>,
+    pub(super) connections_per_worker_max: Option<Number>,
+    pub(super) connections_per_source_max: Option<Number>,
+    pub(super) handshakes_per_source_per_s_max: Option<Number>,
     pub(super) source_limits_exempt: Option<Vec<Spanned<String>>>,
-    pub(super) handshakes_per_worker_max: Option<Spanned<usize>>,
-    pub(super) handovers_per_worker_max: Option<Spanned<usize>>,
-    pub(super) backlog: Option<Spanned<u32>>,
-    pub(super) receive_buffer_bytes: Option<Spanned<usize>>,
-    pub(super) send_buffer_bytes: Option<Spanned<usize>>,
+    pub(super) handshakes_per_worker_max: Option<Number>,
+    pub(super) handovers_per_worker_max: Option<Number>,
+    pub(super) backlog: Option<Number>,
+    pub(super) receive_buffer_bytes: Option<Number>,
+    pub(super) send_buffer_bytes: Option<Number>,
     pub(super) nodelay: Option<bool>,
 }
 
@@ -80,9 +83,9 @@ pub(super) struct LimitsTable {
 pub(super) struct ServiceTable {
     pub(super) target: Option<Spanned<String>>,
     pub(super) folder: Option<Spanned<String>>,
-    pub(super) instances: Option<Spanned<usize>>,
-    pub(super) message_bytes_max: Option<Spanned<usize>>,
-    pub(super) memory_bytes_max: Option<Spanned<usize>>,
+    pub(super) instances: Option<Number>,
+    pub(super) message_bytes_max: Option<Number>,
+    pub(super) memory_bytes_max: Option<Number>,
     pub(super) subprotocol: Option<Spanned<String>>,
     pub(super) deflate: Option<DeflateTable>,
     pub(super) allowed_origins: Option<Vec<Spanned<String>>>,
@@ -96,14 +99,14 @@ pub(super) struct ServiceTable {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DeflateTable {
-    pub(super) level: Option<Spanned<u8>>,
-    pub(super) threshold_bytes: Option<Spanned<usize>>,
+    pub(super) level: Option<Number>,
+    pub(super) threshold_bytes: Option<Number>,
     #[serde(default)]
     pub(super) server_context_takeover: bool,
     #[serde(default)]
     pub(super) client_context_takeover: bool,
-    pub(super) server_window_bits_max: Option<Spanned<u8>>,
-    pub(super) client_window_bits_max: Option<Spanned<u8>>,
+    pub(super) server_window_bits_max: Option<Number>,
+    pub(super) client_window_bits_max: Option<Number>,
 }
 
 /// `listen = "ADDR" or `listen = ["ADDR", "ADDR"]`.

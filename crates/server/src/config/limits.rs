@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use toml::Spanned;
 
-use super::file::LimitsTable;
+use super::file::{LimitsTable, Number};
 use super::sentence::Text;
 use super::{ConfigError, Limits, QueuePolicy, Service};
 use crate::handler;
@@ -235,7 +235,7 @@ pub(super) fn fit_write_queue(
     let largest = largest(services);
     match &table.write_queue_bytes_max {
         None => limits.write_queue_bytes_max = write_queue_bytes(largest),
-        Some(value) if *value.get_ref() < largest + FRAME_HEADER_BYTES_MAX => {
+        Some(value) if limits.write_queue_bytes_max < largest + FRAME_HEADER_BYTES_MAX => {
             return Err(text.error(
                 value.span(),
                 format!(
@@ -252,8 +252,9 @@ pub(super) fn fit_write_queue(
 }
 
 /// A connection may hold at least one largest message with what belongs to it, or one full write
-/// queue, and a worker at least what one connection may. Without a value a connection may hold both
-/// at a time, as far as the worker may. Called once the write queue fits.
+/// queue, or one largest head of a request, and a worker at least what one connection may. Without
+/// a value a connection may hold a message and a queue at a time, as far as the worker may. Called
+/// once the write queue fits.
 pub(super) fn fit_memory(
     text: &Text<'_>,
     table: &LimitsTable,
@@ -262,25 +263,29 @@ pub(super) fn fit_memory(
 ) -> Result<(), ConfigError> {
     let largest = largest(services);
     let queue = limits.write_queue_bytes_max;
-    let needed = (largest + MEMORY_OVERHEAD_BYTES).max(queue);
-    for (key, value) in [
+    // Its buffer grows by doubling.
+    let head = 2 * limits.header_bytes_max;
+    let needed = (largest.max(head) + MEMORY_OVERHEAD_BYTES).max(queue);
+    let default = memory_bytes(largest, queue).max(needed);
+    for (key, value, bytes) in [
         (
             "connection_memory_bytes_max",
             &table.connection_memory_bytes_max,
+            limits.connection_memory_bytes_max,
         ),
         (
             "memory_bytes_per_worker_max",
             &table.memory_bytes_per_worker_max,
+            limits.memory_bytes_per_worker_max,
         ),
     ] {
         if let Some(value) = value
-            && *value.get_ref() < needed
+            && bytes < needed
         {
             let sentence = format!(
-                "{key} = {} is less than the {needed} bytes that one connection may need here: one \
-                 largest message ({largest} bytes and {MEMORY_OVERHEAD_BYTES} around it) or one \
-                 full write queue ({queue})",
-                value.get_ref()
+                "{key} = {bytes} is less than the {needed} bytes that one connection may need \
+                 here: one largest message ({largest} bytes) or head of a request ({head}) and \
+                 {MEMORY_OVERHEAD_BYTES} around it, or one full write queue ({queue})"
             );
             return Err(text.error(value.span(), sentence));
         }
@@ -301,10 +306,10 @@ pub(super) fn fit_memory(
             return Err(text.error(value.span(), sentence));
         }
         (Some(_), Some(_)) => {}
-        (None, Some(_)) => *one = memory_bytes(largest, queue).min(*all),
+        (None, Some(_)) => *one = default.min(*all),
         (Some(_), None) => *all = (*all).max(*one),
         (None, None) => {
-            *one = memory_bytes(largest, queue);
+            *one = default;
             *all = (*all).max(*one);
         }
     }
@@ -339,27 +344,27 @@ impl Bounded<'_> {
     pub(super) fn or<N>(
         &self,
         key: &str,
-        value: &Option<Spanned<N>>,
+        value: &Option<Number>,
         default: N,
         bounds: RangeInclusive<N>,
     ) -> Result<N, ConfigError>
     where
-        N: Copy + PartialOrd + std::fmt::Display,
+        N: Copy + PartialOrd + std::fmt::Display + TryFrom<i64>,
     {
         let Some(value) = value else {
             return Ok(default);
         };
-        let number = *value.get_ref();
-        if bounds.contains(&number) {
-            return Ok(number);
-        }
-        let (min, max) = (bounds.start(), bounds.end());
-        let sentence = format!("{key} = {number} must be from {min} to {max}");
-        Err(self.text.error(value.span(), sentence))
+        let written = *value.get_ref();
+        let number = N::try_from(written).ok();
+        number.filter(|n| bounds.contains(n)).ok_or_else(|| {
+            let (min, max) = (bounds.start(), bounds.end());
+            let sentence = format!("{key} = {written} must be from {min} to {max}");
+            self.text.error(value.span(), sentence)
+        })
     }
 
     /// The size of a buffer of the kernel; without one or with 0 the kernel chooses.
-    fn buffer(&self, key: &str, value: &Option<Spanned<usize>>) -> Result<usize, ConfigError> {
+    fn buffer(&self, key: &str, value: &Option<Number>) -> Result<usize, ConfigError> {
         if value.as_ref().is_none_or(|value| *value.get_ref() == 0) {
             return Ok(0);
         }

@@ -120,13 +120,15 @@ fn plain(message: &str) -> String {
         .or_else(|| message.strip_prefix("invalid value: "))
         .unwrap_or(&message)
         .to_owned();
-    for number in ["usize", "u32", "u64", "i32"] {
-        plain = plain.replace(
-            &format!("expected {number}"),
-            "expected a whole number from 0 up",
-        );
+    for (theirs, ours) in [
+        (" as i128", ""),
+        ("expected i64", "expected a whole number"),
+        ("expected a sequence", "expected a list"),
+        ("expected struct ServiceTable", "expected a table"),
+    ] {
+        plain = plain.replace(theirs, ours);
     }
-    plain.replace("expected struct ServiceTable", "expected a table")
+    plain
 }
 
 /// The unknown key and the known ones, read from serde's message.

@@ -129,7 +129,7 @@ fn wrong_types_name_the_key() {
     );
     wrong(
         "[limits]\nidle_timeout_ms = -1\n",
-        "moonwire.toml:2: `idle_timeout_ms` has the wrong",
+        "moonwire.toml:2: idle_timeout_ms = -1 must be from 0 to 86400000",
     );
     wrong(
         "[server]\nlisten = 5083\n",
@@ -154,6 +154,23 @@ fn values_are_checked() {
     wrong(
         "[limits]\nbacklog = 0\n",
         "moonwire.toml:2: backlog = 0 must be from 1 to 65535",
+    );
+    wrong(
+        "[limits]\nbacklog = 99999999999\n",
+        "moonwire.toml:2: backlog = 99999999999 must be from 1 to 65535",
+    );
+    wrong(
+        "limits = { backlog = 5, message_bytes_max = -1 }\n",
+        "moonwire.toml:1: message_bytes_max = -1 must be from 1 to 1073741824",
+    );
+    wrong(
+        "[limits]\nbacklog = 99999999999999999999999\n",
+        "moonwire.toml:2: `backlog` has the wrong type: integer `99999999999999999999999`, \
+         expected a whole number",
+    );
+    wrong(
+        "[services.echo]\ntarget = '/echo'\n[services.echo.deflate]\nlevel = 300\n",
+        "moonwire.toml:4: level = 300 must be from 1 to 6",
     );
     wrong(
         "[limits]\nwrite_queue_policy = 'wait'\n",
@@ -199,7 +216,7 @@ fn limits_are_checked() {
         ),
         (
             "source_limits_exempt = '127.0.0.1'",
-            "`source_limits_exempt` has the wrong type: ",
+            "`source_limits_exempt` has the wrong type: string \"127.0.0.1\", expected a list",
         ),
         (
             "write_timeout_ms = 0",
@@ -217,6 +234,11 @@ fn limits_are_checked() {
         (
             "connection_memory_bytes_max = 17825791",
             "connection_memory_bytes_max = 17825791 is less than the ",
+        ),
+        (
+            "connection_memory_bytes_max = 3145727\nmessage_bytes_max = 1\n\
+             header_bytes_max = 1048576",
+            "connection_memory_bytes_max = 3145727 is less than the 3145728 bytes",
         ),
         (
             "connection_memory_bytes_max = 100000000\nmemory_bytes_per_worker_max = 90000000",
