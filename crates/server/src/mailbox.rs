@@ -11,16 +11,27 @@ pub(crate) struct Mailbox<T, W> {
     /// Set once, by the worker, before the server is ready.
     waker: OnceLock<W>,
     places_max: usize,
+    /// With so many bytes in letters that are here, no more places are given.
+    bytes_max: usize,
 }
 
 #[derive(Debug)]
 struct Inner<T> {
-    letters: VecDeque<T>,
-    /// Places taken by letters that are here or on their way.
-    /// Invariant: places <= places_max; orders take none.
-    places: usize,
+    /// Each with the bytes that it holds in memory.
+    letters: VecDeque<(T, usize)>,
+    load: MailboxLoad,
     /// The reader has gone; nothing is taken any more.
     closed: bool,
+}
+
+/// What is in a mailbox.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct MailboxLoad {
+    /// Places taken by letters that are here or on their way.
+    /// Invariant: at most `places_max`, and one for each order.
+    pub(crate) places: usize,
+    /// Bytes in memory of the letters that are here.
+    pub(crate) bytes: usize,
 }
 
 /// Wakes the reader of a mailbox.
@@ -36,17 +47,19 @@ impl Wake for moonwire_net::Waker {
 }
 
 impl<T, W: Wake> Mailbox<T, W> {
-    /// An empty one for at most `places_max` letters.
-    pub(crate) fn new(places_max: usize) -> Self {
+    /// An empty one for at most `places_max` letters, and about `bytes_max` bytes in them: a letter
+    /// that was given a place may exceed it.
+    pub(crate) fn new(places_max: usize, bytes_max: usize) -> Self {
         let inner = Inner {
             letters: VecDeque::new(),
-            places: 0,
+            load: MailboxLoad::default(),
             closed: false,
         };
         Self {
             inner: Mutex::new(inner),
             waker: OnceLock::new(),
             places_max,
+            bytes_max,
         }
     }
 
@@ -55,37 +68,41 @@ impl<T, W: Wake> Mailbox<T, W> {
         let _ = self.waker.set(waker);
     }
 
-    /// Takes a place for a later [`post`](Self::post); false when all are taken.
+    /// Takes a place for a later [`post`](Self::post); false when all are taken, or too many bytes
+    /// are here.
     pub(crate) fn reserve(&self) -> bool {
         let mut inner = self.lock();
-        let free = !inner.closed && inner.places < self.places_max;
-        inner.places += usize::from(free);
+        let MailboxLoad { places, bytes } = inner.load;
+        let free = !inner.closed && places < self.places_max && bytes < self.bytes_max;
+        inner.load.places += usize::from(free);
         free
     }
 
     /// Gives a place back without having used it.
     pub(crate) fn release(&self) {
-        self.lock().places -= 1;
+        self.lock().load.places -= 1;
     }
 
-    /// Puts a letter in its place and wakes the reader; gives it back when the reader has gone.
-    pub(crate) fn post(&self, letter: T) -> Result<(), T> {
-        self.put(letter)
+    /// Puts a letter that holds `bytes` in memory in its place and wakes the reader; gives it back
+    /// when the reader has gone.
+    pub(crate) fn post(&self, letter: T, bytes: usize) -> Result<(), T> {
+        self.put(letter, bytes)
     }
 
     /// Puts an order, which needs no place: there are only a few in a server's life.
     pub(crate) fn order(&self, order: T) {
-        self.lock().places += 1;
-        let _ = self.put(order);
+        self.lock().load.places += 1;
+        let _ = self.put(order, 0);
     }
 
-    fn put(&self, letter: T) -> Result<(), T> {
+    fn put(&self, letter: T, bytes: usize) -> Result<(), T> {
         let mut inner = self.lock();
         if inner.closed {
-            inner.places = inner.places.saturating_sub(1);
+            inner.load.places = inner.load.places.saturating_sub(1);
             return Err(letter);
         }
-        inner.letters.push_back(letter);
+        inner.letters.push_back((letter, bytes));
+        inner.load.bytes += bytes;
         drop(inner);
         if let Some(waker) = self.waker.get() {
             waker.wake();
@@ -96,21 +113,24 @@ impl<T, W: Wake> Mailbox<T, W> {
     /// The next letter.
     pub(crate) fn take(&self) -> Option<T> {
         let mut inner = self.lock();
-        let letter = inner.letters.pop_front()?;
-        inner.places = inner.places.saturating_sub(1);
+        let (letter, bytes) = inner.letters.pop_front()?;
+        inner.load.places = inner.load.places.saturating_sub(1);
+        inner.load.bytes -= bytes;
         Some(letter)
     }
 
-    /// How many places are taken, by letters that are here or on their way.
-    pub(crate) fn depth(&self) -> usize {
-        self.lock().places
+    /// What is here or on its way.
+    pub(crate) fn load(&self) -> MailboxLoad {
+        self.lock().load
     }
 
     /// Takes nothing any more; returns what is still here.
-    pub(crate) fn close(&self) -> VecDeque<T> {
+    pub(crate) fn close(&self) -> impl Iterator<Item = T> {
         let mut inner = self.lock();
         inner.closed = true;
-        std::mem::take(&mut inner.letters)
+        inner.load.bytes = 0;
+        let letters = std::mem::take(&mut inner.letters);
+        letters.into_iter().map(|(letter, _)| letter)
     }
 
     /// The state, also after a panic of another holder: no invariant is broken half-way.
@@ -136,14 +156,15 @@ mod tests {
 
     #[test]
     fn places_are_bounded_and_come_back() {
-        let mailbox: Mailbox<u8, Woken> = Mailbox::new(2);
+        let mailbox: Mailbox<u8, Woken> = Mailbox::new(2, 100);
         mailbox.set_waker(Woken::default());
         assert!(mailbox.reserve() && mailbox.reserve());
         assert!(!mailbox.reserve());
-        mailbox.post(1).unwrap();
-        assert_eq!(mailbox.depth(), 2);
+        mailbox.post(1, 10).unwrap();
+        let load = |places, bytes| MailboxLoad { places, bytes };
+        assert_eq!(mailbox.load(), load(2, 10));
         assert_eq!(mailbox.take(), Some(1));
-        assert_eq!(mailbox.depth(), 1);
+        assert_eq!(mailbox.load(), load(1, 0));
         assert!(mailbox.reserve());
         mailbox.release();
         mailbox.release();
@@ -152,23 +173,35 @@ mod tests {
     }
 
     #[test]
+    fn bytes_are_bounded_and_come_back() {
+        let mailbox: Mailbox<u8, Woken> = Mailbox::new(100, 100);
+        assert!(mailbox.reserve());
+        mailbox.post(1, 99).unwrap();
+        assert!(mailbox.reserve(), "there is room for a byte");
+        mailbox.post(2, 50).unwrap();
+        assert!(!mailbox.reserve());
+        assert_eq!(mailbox.take(), Some(1));
+        assert!(mailbox.reserve());
+    }
+
+    #[test]
     fn an_order_finds_a_way_into_a_full_mailbox() {
-        let mailbox: Mailbox<u8, Woken> = Mailbox::new(1);
+        let mailbox: Mailbox<u8, Woken> = Mailbox::new(1, 1);
         assert!(mailbox.reserve());
         mailbox.order(9);
         assert_eq!(mailbox.take(), Some(9));
-        assert_eq!(mailbox.depth(), 1);
-        mailbox.post(1).unwrap();
+        assert_eq!(mailbox.load().places, 1);
+        mailbox.post(1, 1).unwrap();
         assert_eq!(mailbox.take(), Some(1));
-        assert_eq!(mailbox.depth(), 0);
+        assert_eq!(mailbox.load(), MailboxLoad::default());
     }
 
     #[test]
     fn a_letter_to_one_who_has_gone_comes_back() {
-        let mailbox: Mailbox<u8, Woken> = Mailbox::new(1);
+        let mailbox: Mailbox<u8, Woken> = Mailbox::new(1, 1);
         assert!(mailbox.reserve());
-        assert!(mailbox.close().is_empty());
-        assert_eq!(mailbox.post(7), Err(7));
+        assert_eq!(mailbox.close().count(), 0);
+        assert_eq!(mailbox.post(7, 1), Err(7));
         assert!(!mailbox.reserve());
     }
 }

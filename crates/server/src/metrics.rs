@@ -4,14 +4,29 @@ use std::fmt::Write;
 
 use moonwire_net::SessionMemory;
 
+use crate::mailbox::MailboxLoad;
 use crate::stats::{Counter, Failure, HandshakeFailure, ServiceStats, Stats, WorkerStats};
 
 /// The media type of [`prometheus`].
 pub(crate) const PROMETHEUS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+/// What is on its way to each worker.
+fn letters(page: &mut Page, mailboxes: &[MailboxLoad]) {
+    let mut family = |name, help, of: fn(&MailboxLoad) -> usize| {
+        page.family(name, "gauge", help);
+        for (worker, load) in mailboxes.iter().enumerate() {
+            page.line(name, &format!("worker=\"{worker}\""), &of(load).to_string());
+        }
+    };
+    let help = "Connections on their way to this worker.";
+    family("moonwire_mailbox_depth", help, |load| load.places);
+    let help = "Bytes in memory of connections that wait for this worker.";
+    family("moonwire_mailbox_bytes", help, |load| load.bytes);
+}
+
 /// All counters in the text format of Prometheus, version 0.0.4, with how many connections are on
 /// their way to each worker and how many source addresses are counted.
-pub(crate) fn prometheus(stats: &Stats, mailbox_depths: &[usize], sources: usize) -> String {
+pub(crate) fn prometheus(stats: &Stats, mailboxes: &[MailboxLoad], sources: usize) -> String {
     let mut page = Page {
         text: String::with_capacity(PAGE_BYTES),
     };
@@ -40,11 +55,7 @@ pub(crate) fn prometheus(stats: &Stats, mailbox_depths: &[usize], sources: usize
             );
         }
     }
-    let name = "moonwire_mailbox_depth";
-    page.family(name, "gauge", "Connections on their way to this worker.");
-    for (worker, depth) in mailbox_depths.iter().enumerate() {
-        page.line(name, &format!("worker=\"{worker}\""), &depth.to_string());
-    }
+    letters(&mut page, mailboxes);
     memory(&mut page, stats);
     handshake_failures(&mut page, stats);
     for metric in &SERVICE_METRICS {
@@ -366,15 +377,24 @@ mod tests {
         stats
     }
 
+    fn mailboxes() -> [MailboxLoad; 2] {
+        let full = MailboxLoad {
+            places: 3,
+            bytes: 800,
+        };
+        [MailboxLoad::default(), full]
+    }
+
     #[test]
     fn the_page_names_service_and_worker() {
-        let page = prometheus(&stats(), &[0, 3], 5);
+        let page = prometheus(&stats(), &mailboxes(), 5);
         for line in [
             "moonwire_connected{worker=\"1\",service=\"echo\"} 2",
             "moonwire_messages_in_total{worker=\"1\",service=\"echo\"} 41",
             "moonwire_failures_total{worker=\"1\",service=\"echo\",kind=\"lua_error\"} 1",
             "moonwire_handshake_failures_total{worker=\"0\",reason=\"not_found\"} 1",
             "moonwire_mailbox_depth{worker=\"1\"} 3",
+            "moonwire_mailbox_bytes{worker=\"1\"} 800",
             "moonwire_memory_bytes{worker=\"1\",part=\"message\"} 700",
             "moonwire_sources 5",
         ] {
@@ -387,7 +407,7 @@ mod tests {
 
     #[test]
     fn each_family_is_declared_once() {
-        let page = prometheus(&stats(), &[0, 3], 5);
+        let page = prometheus(&stats(), &mailboxes(), 5);
         let mut types: Vec<_> = page
             .lines()
             .filter(|line| line.starts_with("# TYPE"))

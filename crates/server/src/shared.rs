@@ -65,7 +65,7 @@ impl Shared {
             .iter()
             .map(|service| service.name.clone())
             .collect();
-        let mailbox = || Mailbox::new(limits.handovers_per_worker_max);
+        let mailbox = || Mailbox::new(limits.handovers_per_worker_max, limits.handover_bytes_max());
         Self {
             owners: services.iter().map(owners).collect(),
             router: Router::new(&services),

@@ -87,7 +87,7 @@ impl Sources {
     pub(crate) fn new(limits: &Limits, workers: usize) -> Self {
         let rate = u64::from(limits.handshakes_per_source_per_s_max);
         let handshake_ns = SECOND_NS.checked_div(rate).unwrap_or(0);
-        let connections = workers.saturating_mul(limits.connections_per_worker_max);
+        let connections = workers.saturating_mul(limits.sockets_per_worker_max());
         Self {
             limits: SourceLimits {
                 connections_max: limits.connections_per_source_max,

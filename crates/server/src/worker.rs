@@ -248,11 +248,10 @@ impl<D: Driver> Worker<D> {
     /// gone.
     fn admit(&self, peer: SocketAddr, now: Time) -> Result<(), HandshakeFailure> {
         let shared = &self.desk.shared;
-        let sockets_max = shared.limits.connections_per_worker_max + REFUSALS_MAX;
         if self.phase != Phase::Serving {
             return Err(HandshakeFailure::Stopping);
         }
-        if self.desk.connections.len() >= sockets_max {
+        if self.desk.is_full() {
             return Err(HandshakeFailure::Busy);
         }
         shared.sources.admit(peer.ip(), now).map_err(|excess| {
@@ -321,10 +320,6 @@ const DEADLINES_PER_TURN_MAX: usize = 1024;
 
 /// Letters that are read in one turn: each costs about as much as an accept.
 const LETTERS_PER_TURN_MAX: usize = 256;
-
-/// Sockets beyond the limit of connections that are kept long enough to be told 503; further ones
-/// are reset.
-const REFUSALS_MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests;

@@ -120,7 +120,8 @@ pub struct Limits {
     /// Handshakes of one worker that are not over. Beyond it the oldest that has had a second ends;
     /// as long as there is none, connections wait to be accepted.
     pub handshakes_per_worker_max: usize,
-    /// Connections on their way to one worker from the others. Beyond it: status 503.
+    /// Connections on their way to one worker from the others; they may hold a sixteenth of
+    /// `memory_bytes_per_worker_max`. Beyond either: status 503.
     pub handovers_per_worker_max: usize,
     /// Connections that the kernel keeps for each listener until they are accepted.
     pub backlog: u32,
@@ -130,6 +131,19 @@ pub struct Limits {
     pub send_buffer_bytes: usize,
     /// Whether small writes leave at once (TCP_NODELAY).
     pub nodelay: bool,
+}
+
+impl Limits {
+    /// Sockets of one worker: connections, handshakes, and those that are told that there are too
+    /// many. Further ones are reset.
+    pub(crate) fn sockets_per_worker_max(&self) -> usize {
+        self.connections_per_worker_max + self.handshakes_per_worker_max + REFUSALS_MAX
+    }
+
+    /// Bytes in memory of the connections on their way to one worker. Beyond it: status 503.
+    pub(crate) fn handover_bytes_max(&self) -> usize {
+        self.memory_bytes_per_worker_max / HANDOVER_SHARE
+    }
 }
 
 impl Default for Limits {
@@ -165,6 +179,12 @@ impl Default for Limits {
         }
     }
 }
+
+/// Sockets beyond connections and handshakes that are kept long enough to be told 503.
+const REFUSALS_MAX: usize = 1024;
+
+/// One part in so many of the memory of a worker may be on its way to it, besides what it holds.
+const HANDOVER_SHARE: usize = 16;
 
 /// What happens to a message that does not fit the write queue of its connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -53,9 +53,9 @@ impl Desk {
         match asked.route {
             Route::Health => self.reply(socket, 200, &[TEXT], b"ok\n", None),
             Route::Metrics => {
-                let depths: Vec<_> = self.shared.mailboxes.iter().map(Mailbox::depth).collect();
+                let mailboxes: Vec<_> = self.shared.mailboxes.iter().map(Mailbox::load).collect();
                 let sources = self.shared.sources.len();
-                let page = metrics::prometheus(&self.shared.stats, &depths, sources);
+                let page = metrics::prometheus(&self.shared.stats, &mailboxes, sources);
                 let kind = ("Content-Type", metrics::PROMETHEUS_TYPE);
                 self.reply(socket, 200, &[kind], page.as_bytes(), None);
             }
@@ -190,13 +190,15 @@ impl<D: Driver> Worker<D> {
         let Some(connection) = self.desk.forget(socket) else {
             return;
         };
-        let Stage::Leaving { worker, service } = connection.stage else {
-            return;
-        };
         let peer = connection.session.peer();
+        let Stage::Leaving { worker, service } = connection.stage else {
+            // It ended while the driver let go of it, and its place was given back.
+            return self.release_source(peer);
+        };
+        let bytes = connection.session.memory_bytes().total() + unsent.capacity();
         let session = connection.session.detach(transport, unsent);
         let letter = Letter::Handover(Box::new(Handover { session, service }));
-        match self.desk.shared.mailboxes[worker].post(letter) {
+        match self.desk.shared.mailboxes[worker].post(letter, bytes) {
             Ok(()) => self.desk.stats.handed_over.add(1),
             // The other worker has ended, so the server is about to; the letter closes the socket.
             Err(_) => {
@@ -211,6 +213,10 @@ impl<D: Driver> Worker<D> {
         let Handover { session, service } = handover;
         self.desk.stats.taken_over.add(1);
         let peer = session.session().peer();
+        if self.desk.is_full() {
+            self.release_source(peer);
+            return self.desk.stats.handshake_failed(HandshakeFailure::Busy);
+        }
         let session = match Session::attach(session, &mut self.driver) {
             Ok(session) => session,
             Err(error) => {
@@ -220,8 +226,11 @@ impl<D: Driver> Worker<D> {
             }
         };
         let socket = session.socket();
+        let is_late = session.deadline().is_some_and(|by| by <= self.driver.now());
         self.desk.insert(socket, session, Stage::Handshake);
         match self.scripts.choose(service) {
+            // It waited for this worker for longer than a handshake may take.
+            _ if is_late => self.desk.refuse_busy(socket),
             Some(place) if self.phase == Phase::Serving => self.desk.admit(socket, place),
             Some(_) | None => self.desk.refuse_stopping(socket),
         }

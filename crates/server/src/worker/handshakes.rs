@@ -51,6 +51,11 @@ impl Desk {
         self.handshakes.begin(socket, now, &mut self.connections);
     }
 
+    /// Whether there are so many sockets that further ones are reset.
+    pub(super) fn is_full(&self) -> bool {
+        self.connections.len() >= self.shared.limits.sockets_per_worker_max()
+    }
+
     fn has_room(&self) -> bool {
         self.connections.handshakes() < self.shared.limits.handshakes_per_worker_max
     }

@@ -67,18 +67,73 @@ fn what_ends_a_connection_that_leaves_is_named() {
             worker: 0,
             service: 0,
         };
+        driver.detach(socket);
         desk.depart(socket, Some(&error), scripts, effects, driver);
         assert_eq!(
             desk.stats.handshake_failures[reason as usize].value(),
             1,
             "{error}"
         );
-        assert_eq!(
-            world.shared.mailboxes[0].depth(),
-            0,
-            "its place is free again"
-        );
+        let places = world.shared.mailboxes[0].load().places;
+        assert_eq!(places, 0, "its place is free again");
+        assert_eq!(world.shared.sources.open(), 1);
+        // The driver lets go of it before it is flushed.
+        let Worker { driver, desk, .. } = &mut world.workers[1];
+        desk.dirty.clear();
+        driver.wait(Some(Time::default())).unwrap();
+        while world.workers[1].desk.connections.len() > 0 {
+            world.turn();
+        }
+        assert_eq!(world.shared.sources.open(), 0, "its source has none");
     }
+}
+
+/// Neither those that say nothing nor those that do not go keep others out, as far as there are
+/// bounds for them; beyond all bounds connections are reset.
+#[test]
+fn a_worker_has_so_many_sockets() {
+    let limits = "connections_per_worker_max = 1\nhandshakes_per_worker_max = 100\n\
+                  handshakes_per_source_per_s_max = 0\nclose_timeout_ms = 86_400_000\n";
+    let mut world = World::limited(1, 0, 2, limits);
+    let sockets_max = world.shared.limits.sockets_per_worker_max();
+    assert_eq!(sockets_max, 1 + 100 + 1024);
+    let lingering = world.clients.linger(addr(0), sockets_max + 3);
+    let count = |world: &World, reason: HandshakeFailure| {
+        world.shared.stats.workers[0].handshake_failures[reason as usize].value()
+    };
+    let (told, reset) = (HandshakeFailure::NotFound, HandshakeFailure::Busy);
+    while count(&world, told) < sockets_max as u64 || count(&world, reset) < 3 {
+        assert!(world.turn());
+    }
+    // What another worker would hand over has no place either.
+    world.clients.connect(addr(1), "/moody", 1);
+    while count(&world, reset) < 4 {
+        assert!(world.turn());
+    }
+    for socket in lingering {
+        world.clients.driver.abort(socket);
+    }
+    world.run_until_quiet();
+    world.stop();
+    world.check();
+}
+
+/// Silent sockets fill a worker's handshakes, of which the oldest makes room.
+#[test]
+fn silent_sockets_do_not_lock_a_worker() {
+    let limits = "connections_per_worker_max = 1\nhandshakes_per_source_per_s_max = 0\n";
+    let mut world = World::limited(1, 0, 1, limits);
+    for _ in 0..1100 {
+        let target = ConnectTarget::from(addr(0));
+        world.clients.driver.connect(&target).unwrap();
+    }
+    world.clients.connect(addr(0), "/moody", 1);
+    let stats = Arc::clone(&world.shared.stats.workers[0]);
+    while stats.services[0].connections.value() == 0 {
+        assert!(world.turn());
+    }
+    let busy = stats.handshake_failures[HandshakeFailure::Busy as usize].value();
+    assert_eq!(busy, 0);
 }
 
 /// Runs the story with 60 seeds, or with the one that SEED names, and says which one failed.
@@ -107,8 +162,13 @@ struct World {
 
 impl World {
     fn new(seed: u64, resets_per_10_000: u32, workers: usize) -> Self {
+        Self::limited(seed, resets_per_10_000, workers, "")
+    }
+
+    /// With these lines of `[limits]`.
+    fn limited(seed: u64, resets_per_10_000: u32, workers: usize, limits: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let config = config(&folder, workers);
+        let config = config(&folder, workers, limits);
         let shared = Arc::new(Shared::new(config.services, workers, config.limits, None));
         let conditions = SimConditions {
             resets_per_10_000,
@@ -229,12 +289,12 @@ impl World {
 }
 
 /// One service, one instance, on the first worker. All clients have one address, which is counted.
-fn config(folder: &TempDir, workers: usize) -> Config {
+fn config(folder: &TempDir, workers: usize, limits: &str) -> Config {
     let app = folder.path().join("apps/moody");
     std::fs::create_dir_all(&app).unwrap();
     std::fs::write(app.join("moody.lua"), MOODY).unwrap();
     let toml = format!(
-        "[server]\nworkers = {workers}\n[limits]\nsource_limits_exempt = []\n\
+        "[server]\nworkers = {workers}\n[limits]\nsource_limits_exempt = []\n{limits}\
          [services.moody]\ntarget = '/moody'\ninstances = 1\n\
          [services.moody.config]\nnote = '{}'\n",
         folder.path().join("note").display()
@@ -274,6 +334,19 @@ impl Clients {
         let now = self.driver.now();
         let session = Session::connect(socket, addr, None, &request, &self.limits, now).unwrap();
         self.sessions.push((socket, session, deeds));
+    }
+
+    /// Connections that ask for what there is not and do not close when they are told so.
+    fn linger(&mut self, addr: SocketAddr, count: usize) -> Vec<SocketId> {
+        let target = ConnectTarget::from(addr);
+        let sockets: Vec<_> = (0..count)
+            .map(|_| self.driver.connect(&target).unwrap())
+            .collect();
+        let request = b"GET /nowhere HTTP/1.1\r\nHost: simulated\r\n\r\n";
+        for socket in &sockets {
+            let _ = self.driver.send(*socket, request.to_vec());
+        }
+        sockets
     }
 
     fn turn(&mut self, rng: &mut Rng) {

@@ -4,6 +4,7 @@
 //! - `requests`: what is not a WebSocket connection
 //! - `ending`: onDisconnect, slow readers, the order to stop
 //! - `limits`: what a peer may take, at the bound and past it
+//! - `handover`: connections on their way to a worker that is busy
 //! - `configuration`: one sentence for each mistake
 //! - `tls`: the hand-over of an encrypted connection
 
@@ -17,6 +18,7 @@ mod client;
 mod configuration;
 mod ending;
 mod fixture;
+mod handover;
 mod limits;
 mod messages;
 mod pipeline;
