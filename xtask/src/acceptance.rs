@@ -13,6 +13,7 @@ use self::table::Table;
 mod attacks;
 mod breakage;
 mod disturbance;
+mod memory;
 mod program;
 mod run_file;
 mod soak;
@@ -51,8 +52,9 @@ pub(crate) fn attacks() -> Result<ExitCode> {
 /// The server holding many connections: for how long, and at what price.
 pub(crate) fn soak() -> Result<ExitCode> {
     let programs = Programs::build()?;
-    let mut table = Table::new("Soak: 10,000 connections");
-    soak::idle_memory(&programs, &mut table)?;
+    let mut table = Table::new("Soak: many connections");
+    memory::idle(&programs, &mut table)?;
+    memory::compressed(&programs, &mut table)?;
     soak::five_minutes(&programs, &mut table)?;
     Ok(table.finish())
 }
