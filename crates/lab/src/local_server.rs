@@ -117,28 +117,3 @@ fn owns(process: &Process, inodes: &HashSet<u64>) -> bool {
 
 /// Often enough to tell the sending phase from the handshakes before it.
 const SAMPLE_PERIOD: Duration = Duration::from_millis(250);
-
-#[cfg(test)]
-mod tests {
-    use std::net::TcpListener;
-
-    use super::*;
-
-    #[test]
-    fn the_process_behind_a_port_is_found() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let own = i32::try_from(std::process::id()).unwrap();
-        assert_eq!(listeners(address), HashSet::from([own]));
-        let target = Target::parse(&format!("ws://{address}/")).unwrap();
-        assert!(LocalServer::find(&[target]).is_some());
-        drop(listener);
-        assert!(listeners(address).is_empty());
-    }
-
-    #[test]
-    fn a_server_elsewhere_is_not_looked_for() {
-        let target = Target::parse("ws://192.0.2.1:80/").unwrap();
-        assert!(LocalServer::find(&[target]).is_none());
-    }
-}
