@@ -153,6 +153,7 @@ fn note(outcome: &mut EchoOutcome, event: Option<SessionEvent<'_>>) {
             SessionEvent::Ping(_)
             | SessionEvent::Pong(_)
             | SessionEvent::Message { .. }
+            | SessionEvent::More
             | SessionEvent::Request(_),
         )
         | None => {}

@@ -21,6 +21,7 @@ mod error;
 mod frame;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
+mod growth;
 mod handshake;
 mod limits;
 mod mask;

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use crate::deflate::{History, INFLATER_BYTES, Inflation};
 use crate::error::ProtocolError;
 use crate::frame::{CONTROL_BYTES_MAX, ControlKind, Header, OpenMessage};
+use crate::growth;
 use crate::mask;
 use crate::opcode::Opcode;
 
@@ -60,40 +61,77 @@ impl Assembly {
         self.missing_bytes = header.payload_bytes;
     }
 
-    /// Takes bytes of the current frame from the front of `input`; returns how many. A compressed
-    /// message may refer to `history`.
+    /// Takes bytes of the current frame from the front of `input`; returns how many: all, or of a
+    /// compressed message those that inflate to [`INFLATED_BYTES_PER_CALL`]. It may refer to
+    /// `history`.
     pub(crate) fn take(
         &mut self,
         input: &mut [u8],
         history: Option<&History>,
         message_bytes_max: usize,
     ) -> Result<usize, ProtocolError> {
-        let taken = input.len().min(self.missing_bytes);
-        let part = input.get_mut(..taken).unwrap_or_default();
-        if let Some(mask) = self.mask {
-            mask::apply(mask, part);
-            self.mask = Some(mask::after(mask, taken));
-        }
-        self.missing_bytes -= taken;
-        self.wire_bytes += taken;
-        let is_complete = self.is_complete();
-        if let (Some(inflation), Some(history)) = (&mut self.inflation, history) {
-            let payload = &mut self.payload;
-            let mut inflated = inflation.take(part, history, payload, message_bytes_max);
-            if is_complete && inflated.is_ok() {
-                inflated = inflation.finish(history, payload, message_bytes_max);
-            }
-            if let Err(error) = inflated {
-                // What was inflated before it comes first, as if an earlier read had brought it.
-                self.check_text(false)?;
-                return Err(error);
-            }
-        } else {
-            self.reserve(taken, message_bytes_max);
+        let arrived = input.len().min(self.missing_bytes);
+        let part = input.get_mut(..arrived).unwrap_or_default();
+        let Some(history) = history.filter(|_| self.compressed) else {
+            self.unmask(part);
+            self.passed(arrived);
+            self.reserve(arrived, message_bytes_max);
             self.payload.extend_from_slice(part);
+            self.check_text(self.is_complete())?;
+            return Ok(arrived);
+        };
+        let inflated = self.inflate(part, history, message_bytes_max);
+        // What was inflated before an error comes first, as if an earlier read had brought it.
+        self.check_text(inflated.is_ok() && self.is_complete())?;
+        inflated
+    }
+
+    /// Inflates bytes of the current frame, and the end of the message with its last one.
+    fn inflate(
+        &mut self,
+        part: &mut [u8],
+        history: &History,
+        message_bytes_max: usize,
+    ) -> Result<usize, ProtocolError> {
+        let Some(mut inflation) = self.inflation.take() else {
+            return Ok(0);
+        };
+        let enough_bytes = self.payload.len().saturating_add(INFLATED_BYTES_PER_CALL);
+        let mut taken = 0;
+        while let Some(rest) = part.get_mut(taken..).filter(|rest| !rest.is_empty()) {
+            let length = rest.len().min(INFLATED_BYTES_PER_CALL);
+            let piece = rest.get_mut(..length).unwrap_or_default();
+            self.unmask(piece);
+            let payload = &mut self.payload;
+            let passed =
+                inflation.take(piece, history, payload, message_bytes_max, enough_bytes)?;
+            self.passed(passed);
+            taken += passed;
+            if self.payload.len() >= enough_bytes {
+                // As it came, for the next call.
+                self.unmask(piece.get_mut(passed..).unwrap_or_default());
+                break;
+            }
         }
-        self.check_text(is_complete)?;
+        if self.is_complete() {
+            inflation.finish(history, &mut self.payload, message_bytes_max)?;
+        }
+        self.inflation = Some(inflation);
         Ok(taken)
+    }
+
+    /// Unmasks bytes that come next, or masks them again.
+    fn unmask(&self, bytes: &mut [u8]) {
+        if let Some(mask) = self.mask {
+            mask::apply(mask, bytes);
+        }
+    }
+
+    /// So many bytes of the current frame are taken.
+    fn passed(&mut self, bytes: usize) {
+        self.mask = self.mask.map(|mask| mask::after(mask, bytes));
+        self.missing_bytes -= bytes;
+        self.wire_bytes += bytes;
     }
 
     /// Takes bytes of the current frame from the front of `input` without looking at them, and
@@ -102,26 +140,20 @@ impl Assembly {
         self.inflation = None;
         self.payload = Vec::new();
         let taken = input.len().min(self.missing_bytes);
-        self.missing_bytes -= taken;
-        self.wire_bytes += taken;
+        self.passed(taken);
         taken
     }
 
-    /// Makes room for `bytes` more by doubling, but not beyond what this message can still become.
+    /// Makes room for `bytes` more, which were taken, but not beyond what this message can still
+    /// become.
     fn reserve(&mut self, bytes: usize, message_bytes_max: usize) {
-        let length = self.payload.len();
-        if self.payload.capacity() - length >= bytes {
-            return;
-        }
+        let length = self.payload.len() + bytes;
         let possible = if self.fin {
-            length + bytes + self.missing_bytes
+            length + self.missing_bytes
         } else {
             message_bytes_max
         };
-        let wanted = (2 * self.payload.capacity())
-            .min(possible)
-            .max(length + bytes);
-        self.payload.reserve_exact(wanted - length);
+        growth::reserve(&mut self.payload, length, possible);
     }
 
     /// Fails as soon as a text cannot become valid any more (RFC 6455, 8.1).
@@ -167,6 +199,14 @@ impl Assembly {
         }
     }
 
+    /// Bytes that it was inflated to; 0 if it is not compressed.
+    pub(crate) fn inflated_bytes(&self) -> usize {
+        match self.compressed {
+            true => self.payload.len(),
+            false => 0,
+        }
+    }
+
     /// The inflation, once nothing more is to be inflated.
     pub(crate) fn end_inflation(&mut self) -> Option<Inflation> {
         self.inflation.take()
@@ -175,9 +215,12 @@ impl Assembly {
     /// Bytes that it holds in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         let inflater = self.inflation.as_ref().map_or(0, |_| INFLATER_BYTES);
-        size_of::<Self>() + self.payload.capacity() + inflater
+        size_of::<Self>() + growth::memory_bytes(&self.payload) + inflater
     }
 }
+
+/// What one call inflates, about: it takes some 30 us, for which others can wait.
+pub(crate) const INFLATED_BYTES_PER_CALL: usize = 32 * 1024;
 
 /// A control frame of which something is still missing, or that was completed by the last call.
 #[derive(Debug)]

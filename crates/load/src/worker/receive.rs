@@ -237,6 +237,7 @@ fn consequence(event: SessionEvent<'_>) -> Option<Consequence> {
         SessionEvent::Failed(error) => (ABNORMAL, Some(error.to_string())),
         SessionEvent::Request(_)
         | SessionEvent::Message { .. }
+        | SessionEvent::More
         | SessionEvent::Ping(_)
         | SessionEvent::Pong(_) => return None,
     };

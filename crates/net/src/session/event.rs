@@ -26,13 +26,16 @@ pub enum SessionEvent<'a> {
         /// The response, with the first bytes of its body.
         response: Box<Response>,
     },
-    /// A message. It may also come after this end sent its close frame.
+    /// A message. One that is not compressed may also come after this end sent its close frame.
     Message {
         /// Text, which is valid UTF-8, or binary.
         opcode: Opcode,
         /// The payload; it lives in the loop's buffer, so copy what is to be kept.
         payload: &'a [u8],
     },
+    /// Much of the input was looked at without another event: poll again, now, or, for the sake of
+    /// other connections, later, with the input kept until then.
+    More,
     /// A ping; its answer is queued already.
     Ping(&'a [u8]),
     /// A pong, asked for or not.

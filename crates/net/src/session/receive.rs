@@ -95,9 +95,13 @@ impl Session {
         };
         let Input { bytes, taken } = input;
         let rest = bytes.get_mut(*taken..)?;
+        let rest_bytes = rest.len();
         let step = with_codec(|codec| connection.receive(rest, &mut self.outbox, codec));
         *taken += step.taken;
-        Some(match step.event? {
+        let Some(event) = step.event else {
+            return (step.taken < rest_bytes).then_some(SessionEvent::More);
+        };
+        Some(match event {
             Event::Message { opcode, payload } => {
                 self.message_began = Time::MAX;
                 SessionEvent::Message { opcode, payload }

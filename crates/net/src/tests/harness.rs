@@ -52,6 +52,8 @@ pub(crate) enum Happened {
     Upgraded(HandshakeTimings),
     Refused(u16),
     Message(Opcode, Vec<u8>),
+    /// Never in a story.
+    More,
     Ping,
     Pong,
     Closed(Option<u16>, String, bool),
@@ -254,7 +256,9 @@ impl<D: Driver> Loop<D> {
                         // An end that is closing cannot echo; its story tells.
                         let _ = session.send(*opcode, payload);
                     }
-                    happened.push(event);
+                    if event != Happened::More {
+                        happened.push(event);
+                    }
                 }
                 happened.extend(session.settle(now).map(owned));
             }
@@ -295,6 +299,7 @@ fn owned(event: SessionEvent<'_>) -> Happened {
         SessionEvent::Upgraded { timings, .. } => Happened::Upgraded(timings),
         SessionEvent::Refused { status, .. } => Happened::Refused(status),
         SessionEvent::Message { opcode, payload } => Happened::Message(opcode, payload.to_vec()),
+        SessionEvent::More => Happened::More,
         SessionEvent::Ping(_) => Happened::Ping,
         SessionEvent::Pong(_) => Happened::Pong,
         SessionEvent::Closed {

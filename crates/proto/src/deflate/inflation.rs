@@ -8,6 +8,7 @@ use zlib_rs::{Inflate, InflateFlush, Status};
 use super::history::History;
 use super::parameters::WindowBits;
 use crate::error::ProtocolError;
+use crate::growth;
 
 /// Inflates one message as its bytes arrive; stops at the limit of a message, wherever that is.
 pub(crate) struct Inflation {
@@ -33,16 +34,24 @@ impl Inflation {
         self.inflater
     }
 
-    /// Appends what the next bytes of the message inflate to.
+    /// Appends what the next bytes of the message inflate to, until there are at least
+    /// `enough_bytes` in `payload`; returns how many it took.
     pub(crate) fn take(
         &mut self,
-        mut compressed: &[u8],
+        compressed: &[u8],
         history: &History,
         payload: &mut Vec<u8>,
         message_bytes_max: usize,
-    ) -> Result<(), ProtocolError> {
-        let mut is_output_full = false;
-        while is_output_full || !compressed.is_empty() {
+        enough_bytes: usize,
+    ) -> Result<usize, ProtocolError> {
+        let (mut taken, mut is_output_full) = (0, false);
+        loop {
+            let rest = compressed.get(taken..).unwrap_or_default();
+            // Without a byte taken nobody could tell that there was progress.
+            let is_enough = payload.len() >= enough_bytes && taken > 0;
+            if rest.is_empty() && !is_output_full || !rest.is_empty() && is_enough {
+                return Ok(taken);
+            }
             if self.has_ended {
                 if self.restarts == RESTARTS_MAX {
                     return Err(ProtocolError::DeflateInvalid);
@@ -51,12 +60,11 @@ impl Inflation {
                 self.has_ended = false;
                 restart(&mut self.inflater, history, payload);
             }
-            let step = self.step(compressed, payload, message_bytes_max)?;
-            compressed = compressed.get(step.taken..).unwrap_or_default();
+            let step = self.step(rest, payload, message_bytes_max)?;
+            taken += step.taken;
             is_output_full = step.is_output_full && !self.has_ended;
             check_length(payload, message_bytes_max)?;
         }
-        Ok(())
     }
 
     /// The last byte of the message was taken: what its sender left out is added. It must have
@@ -71,9 +79,10 @@ impl Inflation {
             return Ok(());
         }
         let before = (payload.len(), self.restarts);
-        self.take(&TAIL, history, payload, message_bytes_max)?;
+        let all = usize::MAX;
+        self.take(&TAIL, history, payload, message_bytes_max, all)?;
         if !self.has_ended {
-            self.take(&FINAL_BLOCK, history, payload, message_bytes_max)?;
+            self.take(&FINAL_BLOCK, history, payload, message_bytes_max, all)?;
         }
         // Otherwise the empty block was a final one, which only its last byte may end.
         match self.has_ended && (payload.len(), self.restarts) == before {
@@ -91,7 +100,8 @@ impl Inflation {
     ) -> Result<Step, ProtocolError> {
         let start = payload.len();
         let end = start + room_bytes(start, compressed.len(), message_bytes_max);
-        reserve(payload, end, message_bytes_max);
+        // One byte beyond the limit shows that it is passed.
+        growth::reserve(payload, end, message_bytes_max.saturating_add(1));
         payload.resize(end, 0);
         let (taken, written) = (self.inflater.total_in(), self.inflater.total_out());
         let room = payload.get_mut(start..).unwrap_or_default();
@@ -164,15 +174,6 @@ fn room_bytes(payload_bytes: usize, compressed_bytes: usize, message_bytes_max: 
     guess.clamp(ROOM_BYTES_MIN, ROOM_BYTES_MAX).min(possible)
 }
 
-/// Grows by doubling, but not beyond the limit and its one byte.
-fn reserve(payload: &mut Vec<u8>, bytes: usize, message_bytes_max: usize) {
-    if payload.capacity() < bytes {
-        let doubled = payload.capacity().saturating_mul(2);
-        let wanted = doubled.min(message_bytes_max + 1).max(bytes);
-        payload.reserve_exact(wanted - payload.len());
-    }
-}
-
 /// Memory of an inflater, which zlib-rs takes whatever the window is.
 pub(crate) const INFLATER_BYTES: usize = 48 * 1024;
 
@@ -189,4 +190,4 @@ const FINAL_BLOCK: [u8; 5] = [0x01, 0x00, 0x00, 0xff, 0xff];
 const RESTARTS_MAX: u32 = 64;
 
 const ROOM_BYTES_MIN: usize = 256;
-const ROOM_BYTES_MAX: usize = 64 * 1024;
+const ROOM_BYTES_MAX: usize = 32 * 1024;

@@ -100,6 +100,34 @@ fn messages_in_fragments_of_every_size() {
     }
 }
 
+/// Others are to be served in between.
+#[test]
+fn one_call_passes_only_so_many_frames() {
+    let middle = masked(MORE, false, b"a").repeat(10_000);
+    let mut flood = [
+        masked(BINARY, false, b"a"),
+        middle,
+        masked(MORE, true, b"a"),
+    ]
+    .concat();
+    let mut server = Connection::server(&Limits::default());
+    let (mut taken, mut calls, mut out, mut codec) = (0, 0, vec![], Codec::new());
+    loop {
+        let step = server.receive(&mut flood[taken..], &mut out, &mut codec);
+        (taken, calls) = (taken + step.taken, calls + 1);
+        match step.event {
+            Some(event) => {
+                let payload = [b'a'; 10_002].as_slice();
+                let opcode = Opcode::Binary;
+                assert_eq!(event, Event::Message { opcode, payload });
+                break;
+            }
+            None => assert!(step.taken > 0 && step.taken <= 512 * 7, "{step:?}"),
+        }
+    }
+    assert_eq!((taken, calls), (flood.len(), 10_002_usize.div_ceil(512)));
+}
+
 #[test]
 fn fragments_are_of_the_size_asked_for() {
     let mut server = End::server();

@@ -129,6 +129,8 @@ impl Desk {
                 SessionEvent::Failed(error) => {
                     self.depart(socket, Some(&error), scripts, effects, driver)
                 }
+                // That was its part.
+                SessionEvent::More => answered = EVENTS_PER_TURN_MAX,
                 // A pong is sent by the session itself; upgrades and refusals are for clients.
                 SessionEvent::Ping(_)
                 | SessionEvent::Pong(_)

@@ -50,6 +50,32 @@ fn a_bomb_stops_at_the_limit_of_a_message_and_holds_no_more_than_that() {
     }
 }
 
+/// Others are to be served in between.
+#[test]
+fn one_call_inflates_only_so_much() {
+    const BYTES: usize = 4 << 20;
+    let mut client = client(&agreement(false, 15), BYTES);
+    let mut wire = frame(0xc2, &zeros(BYTES));
+    let (mut taken, mut calls, mut out, mut codec) = (0, 0, vec![], Codec::new());
+    let mut before = 0;
+    loop {
+        let step = client.receive(&mut wire[taken..], &mut out, &mut codec);
+        (taken, calls) = (taken + step.taken, calls + 1);
+        match step.event {
+            Some(Event::Message { payload, .. }) => {
+                assert_eq!(payload, vec![0; BYTES]);
+                break;
+            }
+            event => assert!(event.is_none() && step.taken > 0, "{event:?}"),
+        }
+        let inflated = client.inflated_bytes();
+        assert!(inflated - before <= 64 << 10, "{before} to {inflated}");
+        before = inflated;
+    }
+    assert_eq!(taken, wire.len());
+    assert!(calls >= BYTES / (64 << 10), "{calls}");
+}
+
 #[test]
 fn the_limit_counts_across_fragments_and_not_across_messages() {
     let half = zeros(600);
