@@ -1,11 +1,17 @@
 //! What a well-behaved neighbour feels of each attack: its p99 with and without, in pairs.
+//!
+//! The server has a processor for itself, with one worker, so that what the neighbour feels is what
+//! the attack does to the server. The attacker shares the generator's, at idle priority: attackers
+//! take no time from the clients of others. Threads of idle priority keep both from
+//! halting, because a host that is slow to wake them is slower than any attack.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use super::program::Programs;
+use super::program::{Programs, pinned};
 use super::table::Table;
 
 /// Pairs of runs for each attack, one with it and one without.
@@ -13,7 +19,9 @@ const PAIRS: usize = 7;
 /// Seconds of one run.
 const RUN_S: u32 = 3;
 /// The load of the neighbour: connections, and messages per second over all of them.
-const NEIGHBOUR: &str = "-t 1 -c 50 -q 1000";
+const NEIGHBOUR: &str = "-t 1 -c 50 -q 2000";
+const SERVER_CORE: u8 = 0;
+const CLIENT_CORE: u8 = 1;
 /// What the median of the ratios may be.
 const RATIO_MAX: f64 = 1.10;
 /// Handshakes held open while new clients connect, and those clients.
@@ -22,6 +30,7 @@ const NEW_CLIENTS: u32 = 1000;
 
 /// Each attack of the catalogue at its own rate.
 pub(crate) fn neighbour(programs: &Programs, table: &mut Table) -> Result<()> {
+    let _awake = [SERVER_CORE, CLIENT_CORE].map(Spinner::start);
     for (name, per_s) in programs.attacks()? {
         let mut ratios = Vec::new();
         let (mut lost, mut p99s_us) = (0, Vec::new());
@@ -29,17 +38,19 @@ pub(crate) fn neighbour(programs: &Programs, table: &mut Table) -> Result<()> {
             let mut p99_us = [0.0; 2];
             // The order changes, so that neither always comes first.
             for with in [pair % 2 == 0, pair % 2 == 1] {
-                let server = programs.serve(None, &[])?;
+                let server = programs.serve(Some(SERVER_CORE), &["--workers", "1"])?;
                 let attacker = match with {
                     true => {
                         let seconds = (RUN_S + 2).to_string();
-                        let command = programs.attacker(&server, &[&name, &seconds]);
+                        let attack = [&*name, &seconds];
+                        let command = programs.attacker(&server, Some(CLIENT_CORE), &attack);
                         Some(Attacker::start(command)?)
                     }
                     false => None,
                 };
                 let url = format!("{}/echo", server.url);
-                let run = programs.load(None, &url, &format!("{NEIGHBOUR} -d {RUN_S}s"))?;
+                let load = format!("{NEIGHBOUR} -d {RUN_S}s");
+                let run = programs.load(Some(CLIENT_CORE), &url, &load)?;
                 drop(attacker);
                 lost += run.count("/messages/lost")?;
                 p99_us[usize::from(with)] = run.number("/latency/response/p99_us")?;
@@ -64,7 +75,7 @@ pub(crate) fn neighbour(programs: &Programs, table: &mut Table) -> Result<()> {
 pub(crate) fn slow_handshakes(programs: &Programs, table: &mut Table) -> Result<()> {
     let server = programs.serve(None, &[])?;
     let held = HELD.to_string();
-    let mut attacker = Attacker::start(programs.attacker(&server, &["hold", &held, "60"]))?;
+    let mut attacker = Attacker::start(programs.attacker(&server, None, &["hold", &held, "60"]))?;
     attacker.await_line(&held)?;
     let url = format!("{}/echo", server.url);
     let arguments = format!("-t 1 -c {NEW_CLIENTS} --conn-concurrency 0 -n {NEW_CLIENTS} -p 1");
@@ -107,6 +118,30 @@ impl Drop for Attacker {
     fn drop(&mut self) {
         self.child.kill().ok();
         self.child.wait().ok();
+    }
+}
+
+/// A thread of idle priority on one core, in a process of its own, ended when dropped.
+struct Spinner {
+    child: Option<Child>,
+}
+
+impl Spinner {
+    /// Without the programs for it there is none.
+    fn start(core: u8) -> Self {
+        let mut command = pinned(Some(core), OsStr::new("chrt"));
+        command.args(["--idle", "0", "sh", "-c", "while :; do :; done"]);
+        let child = command.stdin(Stdio::null()).spawn().ok();
+        Self { child }
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            child.kill().ok();
+            child.wait().ok();
+        }
     }
 }
 

@@ -45,10 +45,23 @@ impl Programs {
         Server::start(Command::new(program).args(arguments))
     }
 
-    /// The attacker, against a server.
-    pub(crate) fn attacker(&self, server: &Server, arguments: &[&str]) -> Command {
+    /// The attacker, against a server; on a core that others use, it gives way to them.
+    pub(crate) fn attacker(
+        &self,
+        server: &Server,
+        core: Option<u8>,
+        arguments: &[&str],
+    ) -> Command {
         let address = server.url.split_once("://").map_or("", |(_, rest)| rest);
-        let mut command = Command::new(self.release.join("examples/attacker"));
+        let program = self.release.join("examples/attacker");
+        let mut command = match core {
+            None => Command::new(program),
+            Some(_) => {
+                let mut command = pinned(core, OsStr::new("chrt"));
+                command.args(["--idle", "0"]).arg(program);
+                command
+            }
+        };
         command.arg(address).args(arguments);
         command
     }
