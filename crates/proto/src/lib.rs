@@ -32,7 +32,9 @@ mod tests;
 
 // The public interface is:
 pub use close::CloseCode;
-pub use connection::{Connection, Event, MaskSource, PONG_OUT_BYTES_MAX, Role, Step};
+pub use connection::{
+    Connection, Event, MaskSource, PONG_OUT_BYTES_MAX, Role, Step, WORK_PER_CALL,
+};
 pub use deflate::{
     Codec, DeflateAgreement, DeflateDirection, DeflateOffer, DeflatePolicy, WindowBits,
 };

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::connection::WORK_PER_CALL;
 use crate::deflate::{History, INFLATER_BYTES, Inflation};
 use crate::error::ProtocolError;
 use crate::frame::{CONTROL_BYTES_MAX, ControlKind, Header, OpenMessage};
@@ -36,12 +37,12 @@ pub(crate) struct Assembly {
 }
 
 impl Assembly {
-    /// An empty message, compressed if there is an `inflation`.
-    pub(crate) fn new(opcode: Opcode, inflation: Option<Inflation>) -> Self {
+    /// An empty message. One that is compressed is inflated by `inflation`, or passed over.
+    pub(crate) fn new(opcode: Opcode, compressed: bool, inflation: Option<Inflation>) -> Self {
         Self {
             opcode,
             payload: Vec::new(),
-            compressed: inflation.is_some(),
+            compressed,
             inflation,
             wire_bytes: 0,
             valid_bytes: 0,
@@ -62,8 +63,8 @@ impl Assembly {
     }
 
     /// Takes bytes of the current frame from the front of `input`; returns how many: all, or of a
-    /// compressed message those that inflate to [`INFLATED_BYTES_PER_CALL`]. It may refer to
-    /// `history`.
+    /// compressed message at most [`PIECE_BYTES`], and fewer if they inflate to much. It may refer
+    /// to `history`.
     pub(crate) fn take(
         &mut self,
         input: &mut [u8],
@@ -96,23 +97,15 @@ impl Assembly {
         let Some(mut inflation) = self.inflation.take() else {
             return Ok(0);
         };
-        let enough_bytes = self.payload.len().saturating_add(INFLATED_BYTES_PER_CALL);
-        let mut taken = 0;
-        while let Some(rest) = part.get_mut(taken..).filter(|rest| !rest.is_empty()) {
-            let length = rest.len().min(INFLATED_BYTES_PER_CALL);
-            let piece = rest.get_mut(..length).unwrap_or_default();
-            self.unmask(piece);
-            let payload = &mut self.payload;
-            let passed =
-                inflation.take(piece, history, payload, message_bytes_max, enough_bytes)?;
-            self.passed(passed);
-            taken += passed;
-            if self.payload.len() >= enough_bytes {
-                // As it came, for the next call.
-                self.unmask(piece.get_mut(passed..).unwrap_or_default());
-                break;
-            }
-        }
+        let enough_bytes = self.payload.len().saturating_add(WORK_PER_CALL);
+        let length = part.len().min(PIECE_BYTES);
+        let piece = part.get_mut(..length).unwrap_or_default();
+        self.unmask(piece);
+        let payload = &mut self.payload;
+        let taken = inflation.take(piece, history, payload, message_bytes_max, enough_bytes)?;
+        self.passed(taken);
+        // As it came, for the next call.
+        self.unmask(piece.get_mut(taken..).unwrap_or_default());
         if self.is_complete() {
             inflation.finish(history, &mut self.payload, message_bytes_max)?;
         }
@@ -137,7 +130,6 @@ impl Assembly {
     /// Takes bytes of the current frame from the front of `input` without looking at them, and
     /// frees what was kept; returns how many.
     pub(crate) fn pass_over(&mut self, input: &[u8]) -> usize {
-        self.inflation = None;
         self.payload = Vec::new();
         let taken = input.len().min(self.missing_bytes);
         self.passed(taken);
@@ -219,8 +211,8 @@ impl Assembly {
     }
 }
 
-/// What one call inflates, about: it takes some 30 us, for which others can wait.
-pub(crate) const INFLATED_BYTES_PER_CALL: usize = 32 * 1024;
+/// Bytes of a compressed message that are looked at before anybody asks how long it took.
+const PIECE_BYTES: usize = 1024;
 
 /// A control frame of which something is still missing, or that was completed by the last call.
 #[derive(Debug)]
@@ -299,12 +291,12 @@ mod tests {
 
     #[test]
     fn memory_grows_with_what_arrived_and_stops_at_the_limit() {
-        let mut message = Assembly::new(Opcode::Binary, None);
+        let mut message = Assembly::new(Opcode::Binary, false, None);
         message.begin_frame(&frame(false, 1 << 30));
         message.take(&mut [0; 100], None, 1 << 30).unwrap();
         assert!(message.payload.capacity() < 300);
 
-        let mut message = Assembly::new(Opcode::Binary, None);
+        let mut message = Assembly::new(Opcode::Binary, false, None);
         for part in 0..10 {
             message.begin_frame(&frame(part == 9, 100));
             message.take(&mut [0; 100], None, 1000).unwrap();
@@ -315,7 +307,7 @@ mod tests {
 
     #[test]
     fn growth_is_by_doubling_so_that_many_parts_cost_linear_time() {
-        let mut message = Assembly::new(Opcode::Binary, None);
+        let mut message = Assembly::new(Opcode::Binary, false, None);
         let mut moves = 0;
         for _ in 0..10_000 {
             let before = message.payload.capacity();
@@ -328,7 +320,7 @@ mod tests {
 
     /// Every prefix of a text, byte by byte: the first byte that cannot be right is refused.
     fn first_refused_byte(text: &[u8]) -> Option<usize> {
-        let mut message = Assembly::new(Opcode::Text, None);
+        let mut message = Assembly::new(Opcode::Text, false, None);
         message.begin_frame(&frame(true, text.len()));
         text.iter()
             .position(|byte| message.take(&mut [*byte], None, 1000).is_err())
@@ -356,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_character_may_span_frames_but_not_end_the_message_unfinished() {
-        let mut message = Assembly::new(Opcode::Text, None);
+        let mut message = Assembly::new(Opcode::Text, false, None);
         message.begin_frame(&frame(false, 1));
         assert_eq!(message.take(&mut [0xce], None, 10), Ok(1));
         message.begin_frame(&frame(false, 0));
@@ -366,7 +358,7 @@ mod tests {
         assert_eq!(message.payload(), "κ".as_bytes());
         assert!(message.is_complete());
 
-        let mut message = Assembly::new(Opcode::Text, None);
+        let mut message = Assembly::new(Opcode::Text, false, None);
         message.begin_frame(&frame(false, 1));
         message.take(&mut [0xce], None, 10).unwrap();
         message.begin_frame(&frame(true, 0));

@@ -185,16 +185,23 @@ fn a_flood_of_pings_is_held_in_bounds() {
 fn what_inflates_to_much_gets_only_a_part_of_a_turn() {
     let server = configured("[server]\nworkers = 1\n");
     let messages = frame(0xc2, &bomb(1 << 20)).repeat(80);
+    // The same with something to be told after every 32 KiB of one message.
+    let bomb = bomb(6 << 20);
+    let parts = bomb.chunks(32).map(|part| frame(0x00, part));
+    let pings: Vec<_> = parts.flat_map(|part| [part, frame(0x89, b"")]).collect();
+    let pings = [frame(0x42, b""), pings.concat(), frame(0x80, b"")].concat();
     let close = frame(0x88, &1000_u16.to_be_bytes());
-    let bytes = open_deflate("", &[messages, close].concat());
-    beside_a_neighbour(&server, |address| {
-        let answer = answer_to(address, &bytes);
-        assert_eq!(ended(&answer), Some(End::Close(1000)));
-    });
-    let before = server.gauge("moonwire_turns_total");
-    answer_to(address_of(&server), &bytes);
-    let turns = server.gauge("moonwire_turns_total") - before;
-    assert!(turns >= 80 * 16, "80 MiB in {turns} turns");
+    for (frames, mebibytes) in [(messages, 80), (pings, 6)] {
+        let bytes = open_deflate("", &[&*frames, &close].concat());
+        beside_a_neighbour(&server, |address| {
+            let answer = answer_to(address, &bytes);
+            assert_eq!(ended(&answer), Some(End::Close(1000)));
+        });
+        let before = server.gauge("moonwire_turns_total");
+        answer_to(address_of(&server), &bytes);
+        let turns = server.gauge("moonwire_turns_total") - before;
+        assert!(turns >= mebibytes * 16, "{mebibytes} MiB in {turns} turns");
+    }
 }
 
 /// A peer that is told to go and stays is cut off.

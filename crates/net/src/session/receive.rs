@@ -16,6 +16,8 @@ pub struct Input<'b> {
     bytes: &'b mut [u8],
     /// How much of `bytes` was taken. Invariant: 0 <= taken <= bytes.len().
     taken: usize,
+    /// What looking at that took.
+    work: usize,
 }
 
 impl Session {
@@ -30,16 +32,10 @@ impl Session {
     ) -> Result<Input<'b>, SessionError> {
         if self.phase > Phase::Closing {
             // Nobody is interested any more; received only to find the end of the stream.
-            return Ok(Input {
-                bytes: &mut [],
-                taken: 0,
-            });
+            return Ok(Input::new(&mut []));
         }
         if self.tls.is_none() && (self.kept.is_empty() || self.request().is_some()) {
-            return Ok(Input {
-                bytes: received,
-                taken: 0,
-            });
+            return Ok(Input::new(received));
         }
         scratch.bytes.clear();
         self.lay_out_kept(scratch);
@@ -56,10 +52,7 @@ impl Session {
                 self.is_ended |= tls.is_ended();
             }
         }
-        Ok(Input {
-            bytes: &mut scratch.bytes,
-            taken: 0,
-        })
+        Ok(Input::new(&mut scratch.bytes))
     }
 
     /// The bytes that were kept while the request was not answered, while the connection changed
@@ -70,10 +63,7 @@ impl Session {
         if self.phase <= Phase::Closing {
             self.lay_out_kept(scratch);
         }
-        Input {
-            bytes: &mut scratch.bytes,
-            taken: 0,
-        }
+        Input::new(&mut scratch.bytes)
     }
 
     /// The next event in `input`; call until None. Between two calls the caller may do anything to
@@ -93,11 +83,12 @@ impl Session {
         let Stage::Open(connection) = &mut self.stage else {
             return None;
         };
-        let Input { bytes, taken } = input;
+        let Input { bytes, taken, work } = input;
         let rest = bytes.get_mut(*taken..)?;
         let rest_bytes = rest.len();
         let step = with_codec(|codec| connection.receive(rest, &mut self.outbox, codec));
         *taken += step.taken;
+        *work += step.work;
         let Some(event) = step.event else {
             return (step.taken < rest_bytes).then_some(SessionEvent::More);
         };
@@ -309,7 +300,22 @@ impl Session {
     }
 }
 
-impl Input<'_> {
+impl<'b> Input<'b> {
+    fn new(bytes: &'b mut [u8]) -> Self {
+        Self {
+            bytes,
+            taken: 0,
+            work: 0,
+        }
+    }
+
+    /// What it took to look at what was taken so far, as [`WORK_PER_CALL`] counts it.
+    ///
+    /// [`WORK_PER_CALL`]: moonwire_proto::WORK_PER_CALL
+    pub fn work(&self) -> usize {
+        self.work
+    }
+
     /// What was not taken yet.
     fn rest(&self) -> &[u8] {
         self.bytes.get(self.taken..).unwrap_or_default()

@@ -20,7 +20,7 @@ use crate::limits::Limits;
 use crate::message::{Assembly, ControlAssembly};
 use crate::opcode::Opcode;
 
-pub use receive::PONG_OUT_BYTES_MAX;
+pub use receive::{PONG_OUT_BYTES_MAX, WORK_PER_CALL};
 
 /// Gives the mask of each frame that a client sends: a new, unpredictable number at each call
 /// (RFC 6455, 5.3 and 10.3).
@@ -40,6 +40,8 @@ pub enum Role {
 pub struct Step<'a> {
     /// Bytes taken from the front of the input; the next call wants those after them.
     pub taken: usize,
+    /// What it cost, as [`WORK_PER_CALL`] counts it.
+    pub work: usize,
     /// What happened, if those bytes ended a message or control frame.
     pub event: Option<Event<'a>>,
 }

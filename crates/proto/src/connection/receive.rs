@@ -10,15 +10,15 @@ use crate::deflate::Codec;
 use crate::error::ProtocolError;
 use crate::frame::{ControlKind, Expectation, FrameKind, HEADER_BYTES_MAX, Header, OpenMessage};
 use crate::mask;
-use crate::message::{Assembly, ControlAssembly, INFLATED_BYTES_PER_CALL};
+use crate::message::{Assembly, ControlAssembly};
 use crate::opcode::Opcode;
 
 impl Connection {
     /// Takes what it can from the front of `input` and returns at most one event.
     ///
-    /// A call that has passed many frames without an event, or has inflated much, stops there.
-    /// The caller calls again with the rest of the input until nothing is taken and there is no
-    /// event; that last call also frees what a message was assembled in, as
+    /// A call stops without an event once it has done [`WORK_PER_CALL`], which [`Step::work`]
+    /// counts. The caller calls again with the rest of the input until nothing is taken and there
+    /// is no event; that last call also frees what a message was assembled in, as
     /// [`Self::free_delivered`] does for a caller that stops earlier. Payloads are unmasked in
     /// place; a message that arrived whole is borrowed from `input` without a copy, unless it is
     /// compressed: it is inflated with `codec`, which all connections of a thread share.
@@ -41,31 +41,33 @@ impl Connection {
             let payload = input.get(payload).unwrap_or_default();
             return Step {
                 taken,
+                work: WORK_PER_FRAME,
                 event: Some(Event::Message { opcode, payload }),
             };
         }
-        let (mut taken, mut frames) = (0, 0);
-        let inflated_bytes = self.inflated_bytes();
+        let (mut taken, mut work) = (0, 0);
         let ended = loop {
-            let Some(rest) = input.get_mut(taken..).filter(|rest| !rest.is_empty()) else {
-                return Step { taken, event: None };
+            let rest = input.get_mut(taken..).filter(|rest| !rest.is_empty());
+            let Some(rest) = rest.filter(|_| work < WORK_PER_CALL) else {
+                return Step {
+                    taken,
+                    work,
+                    event: None,
+                };
             };
             if self.failed || self.close_received {
                 // RFC 6455, 5.5.1 and 7.1.7: what follows is ignored.
                 return Step {
                     taken: input.len(),
+                    work,
                     event: None,
                 };
             }
-            let newly_inflated_bytes = self.inflated_bytes().saturating_sub(inflated_bytes);
-            if frames == FRAMES_PER_CALL || newly_inflated_bytes >= INFLATED_BYTES_PER_CALL {
-                return Step { taken, event: None };
-            }
-            frames += 1;
             match self.advance(rest, codec) {
                 Ok(progress) => {
                     let start = taken;
                     taken += progress.taken;
+                    work += WORK_PER_FRAME + progress.inflation_work;
                     if let Some(ended) = progress.ended {
                         break ended.shifted(start);
                     }
@@ -74,6 +76,7 @@ impl Connection {
                     self.fail(error, out);
                     return Step {
                         taken: input.len(),
+                        work,
                         event: Some(Event::Failed(error)),
                     };
                 }
@@ -82,6 +85,7 @@ impl Connection {
         let event = self.event(ended, input, out);
         Step {
             taken,
+            work,
             event: Some(event),
         }
     }
@@ -92,12 +96,6 @@ impl Connection {
         if let Some(payload) = self.pong_owed.take() {
             self.send_control(ControlKind::Pong, &payload, out);
         }
-    }
-
-    /// Of the message that is not complete.
-    pub(crate) fn inflated_bytes(&self) -> usize {
-        let message = self.message.as_ref();
-        message.map_or(0, |message| message.inflated_bytes())
     }
 
     /// Frees the message or control frame that the last call handed out.
@@ -172,10 +170,7 @@ impl Connection {
             return self.continue_data(input, codec);
         }
         let Some((header, taken)) = self.next_header(input)? else {
-            return Ok(Progress {
-                taken: input.len(),
-                ended: None,
-            });
+            return Ok(Progress::new(input.len(), None));
         };
         let payload = input.get_mut(taken..).unwrap_or_default();
         let progress = match header.kind {
@@ -187,6 +182,7 @@ impl Connection {
         Ok(Progress {
             taken: taken + progress.taken,
             ended,
+            ..progress
         })
     }
 
@@ -241,18 +237,17 @@ impl Connection {
     ) -> Result<Progress, ProtocolError> {
         let is_plain = header.fin && !header.compressed;
         let Some(payload) = input.get_mut(..header.payload_bytes).filter(|_| is_plain) else {
-            let deflate = self.deflate.as_ref().filter(|_| header.compressed);
+            let is_inflated = header.compressed && !self.close_sent;
+            let deflate = self.deflate.as_ref().filter(|_| is_inflated);
             let inflation = deflate.map(|deflate| codec.begin_inflation(&deflate.received));
-            self.message = Some(Box::new(Assembly::new(opcode, inflation)));
+            let message = Assembly::new(opcode, header.compressed, inflation);
+            self.message = Some(Box::new(message));
             return self.continue_message(header, input, codec);
         };
         reveal(opcode, header.mask, payload)?;
         let place = Place::Input(0..header.payload_bytes);
         let ended = Some(Ended::Message(opcode, place));
-        Ok(Progress {
-            taken: header.payload_bytes,
-            ended,
-        })
+        Ok(Progress::new(header.payload_bytes, ended))
     }
 
     /// A frame of the open message begins.
@@ -278,14 +273,25 @@ impl Connection {
             return Err(ProtocolError::ContinuationUnexpected);
         };
         if self.close_sent && message.open().compressed {
+            if let Some(inflation) = message.end_inflation() {
+                codec.end_inflation(inflation);
+            }
             let taken = message.pass_over(input);
             self.free_delivered();
-            return Ok(Progress { taken, ended: None });
+            return Ok(Progress::new(taken, None));
         }
         let history = self.deflate.as_ref().map(|deflate| &deflate.received);
+        let inflated_bytes = message.inflated_bytes();
         let taken = message.take(input, history, self.message_bytes_max)?;
+        let inflation_work = match message.open().compressed {
+            true => WORK_PER_COMPRESSED_BYTE * taken + message.inflated_bytes() - inflated_bytes,
+            false => 0,
+        };
         if !message.is_complete() {
-            return Ok(Progress { taken, ended: None });
+            return Ok(Progress {
+                inflation_work,
+                ..Progress::new(taken, None)
+            });
         }
         if let Some(inflation) = message.end_inflation() {
             codec.end_inflation(inflation);
@@ -294,7 +300,10 @@ impl Connection {
             }
         }
         let ended = Some(Ended::Message(message.opcode(), Place::Kept));
-        Ok(Progress { taken, ended })
+        Ok(Progress {
+            inflation_work,
+            ..Progress::new(taken, ended)
+        })
     }
 
     /// A control frame begins: borrowed from `input` if it is all there, else assembled.
@@ -307,25 +316,19 @@ impl Connection {
             mask::apply(mask, payload);
         }
         let place = Place::Input(0..header.payload_bytes);
-        Progress {
-            taken: header.payload_bytes,
-            ended: Some(Ended::Control(kind, place)),
-        }
+        Progress::new(header.payload_bytes, Some(Ended::Control(kind, place)))
     }
 
     /// More of a control frame arrived.
     fn continue_control(&mut self, input: &[u8]) -> Progress {
         let Some(control) = &mut self.control else {
-            return Progress {
-                taken: 0,
-                ended: None,
-            };
+            return Progress::new(0, None);
         };
         let taken = control.take(input);
         let ended = control
             .is_complete()
             .then(|| Ended::Control(control.kind(), Place::Kept));
-        Progress { taken, ended }
+        Progress::new(taken, ended)
     }
 
     /// Acts on what ended and tells of it.
@@ -414,6 +417,18 @@ struct Progress {
     taken: usize,
     /// The message or control frame that ended with them.
     ended: Option<Ended>,
+    /// What inflating took, beyond looking at a frame.
+    inflation_work: usize,
+}
+
+impl Progress {
+    fn new(taken: usize, ended: Option<Ended>) -> Self {
+        Self {
+            taken,
+            ended,
+            inflation_work: 0,
+        }
+    }
 }
 
 /// A message or control frame that is complete.
@@ -472,9 +487,17 @@ fn control_event(kind: ControlKind, payload: &[u8]) -> Event<'_> {
     }
 }
 
-/// Frames, or parts of frames, that one call passes without an event: some 20 us, for which others
-/// can wait. A read of 256 KiB can hold 37,000 of a single byte.
-const FRAMES_PER_CALL: usize = 512;
+/// Where a call without an event stops: some 30 us, for which others can wait, and never above a
+/// millisecond. The unit is the time to inflate to one byte, about a nanosecond. A read of 256 KiB
+/// can hold 37,000 frames, or inflate to 256 MiB.
+pub const WORK_PER_CALL: usize = 32 * 1024;
+
+/// A frame, or a part of one.
+const WORK_PER_FRAME: usize = 64;
+
+/// A byte of a compressed message, beyond what it inflates to: usually less, and 100 where there is
+/// nothing but tables of codes.
+const WORK_PER_COMPRESSED_BYTE: usize = 8;
 
 /// While the caller's buffer holds this much, the peer does not read: pongs are put off, so that a
 /// flood of pings cannot grow the buffer beyond this by more than a pong for each time it is sent.

@@ -4,7 +4,7 @@ use moonwire_lua::{Effect, Effects, Handler, Opcode};
 use moonwire_net::{
     Driver, Input, ReceiveBuffer, SendError, Session, SessionEvent, SocketId, Time,
 };
-use moonwire_proto::CloseCode;
+use moonwire_proto::{CloseCode, WORK_PER_CALL};
 
 use super::answer::Asked;
 use super::connections::Stage;
@@ -89,12 +89,12 @@ impl Desk {
         driver: &mut impl Driver,
         now: Time,
     ) {
-        let (mut answered, mut delivered_bytes) = (0, 0);
+        let mut delivered_bytes = 0;
         while let Some(connection) = self.connections.of_socket(socket) {
             let stage = connection.stage;
             // What comes after its end has begun is only looked through, which is quick, and
             // nothing is kept then: the driver goes on receiving.
-            let is_served = answered >= EVENTS_PER_TURN_MAX || delivered_bytes >= BYTES_PER_TURN;
+            let is_served = input.work() >= WORK_PER_TURN || delivered_bytes >= BYTES_PER_TURN;
             if is_served && connection.session.is_open() || connection.session.is_full() {
                 connection.session.keep(input);
                 break;
@@ -102,7 +102,6 @@ impl Desk {
             let Some(event) = connection.session.poll(&mut input, now) else {
                 break;
             };
-            answered += 1;
             match event {
                 SessionEvent::Message { opcode, payload } => {
                     let Stage::Open {
@@ -129,10 +128,9 @@ impl Desk {
                 SessionEvent::Failed(error) => {
                     self.depart(socket, Some(&error), scripts, effects, driver)
                 }
-                // That was its part.
-                SessionEvent::More => answered = EVENTS_PER_TURN_MAX,
                 // A pong is sent by the session itself; upgrades and refusals are for clients.
-                SessionEvent::Ping(_)
+                SessionEvent::More
+                | SessionEvent::Ping(_)
                 | SessionEvent::Pong(_)
                 | SessionEvent::Upgraded { .. }
                 | SessionEvent::Refused { .. } => {}
@@ -254,11 +252,11 @@ impl Desk {
     }
 }
 
-/// Events of one connection that are answered in one turn; the rest is kept and comes in the next
-/// one, after everybody else. One read can hold 43,690 empty messages, whose callbacks would take
-/// tens of milliseconds. A client that is not flooding sends far fewer in the time of a turn, so
-/// that nothing is kept and copied for it.
-const EVENTS_PER_TURN_MAX: usize = 512;
+/// What looking at one connection's input may take in one turn; the rest is kept and comes in the
+/// next one, after everybody else. It is 512 frames, or 32 KiB of what is inflated. One read can
+/// hold 43,690 empty messages, whose callbacks would take tens of milliseconds. A client that is
+/// not flooding sends far fewer in the time of a turn, so that nothing is kept and copied for it.
+const WORK_PER_TURN: usize = WORK_PER_CALL;
 
 /// Bytes of messages after which the rest of a connection's input waits for the next turn. One
 /// read (256 KiB) can hold messages that inflate to a thousand times as much, and a service takes
