@@ -42,6 +42,31 @@ impl Moment {
     }
 }
 
+/// CPU time in clock ticks since boot, at one moment: all of it, and what a hypervisor took. That
+/// is all it took only while something always wants to run.
+#[derive(Clone, Copy)]
+pub(crate) struct HostMoment {
+    total: u64,
+    stolen: u64,
+}
+
+impl HostMoment {
+    pub(crate) fn now() -> Result<Self> {
+        let stat = std::fs::read_to_string("/proc/stat").context("/proc/stat")?;
+        let ticks = ticks(&stat).context("/proc/stat has no line of the cpu")?;
+        Ok(Self {
+            total: ticks.iter().sum(),
+            stolen: ticks[7],
+        })
+    }
+
+    /// The share of the machine that was taken since `before`.
+    pub(crate) fn stolen_since(self, before: Self) -> f64 {
+        let stolen = self.stolen.saturating_sub(before.stolen);
+        stolen as f64 / self.total.saturating_sub(before.total).max(1) as f64
+    }
+}
+
 /// Waits until others leave the machine alone for a while; not for ever.
 pub(crate) fn wait_for_quiet(server: &Path, outside_max: f64) -> Result<()> {
     for _ in 0..QUIET_WINDOWS_MAX {
@@ -62,15 +87,16 @@ struct Times {
 /// Total and busy ticks of `cpu  user nice system idle iowait irq softirq steal ...`; interrupts
 /// are left out, since most of them are our own traffic.
 fn machine(stat: &str) -> Option<(u64, u64)> {
-    let ticks: Vec<u64> = stat
-        .lines()
-        .next()?
-        .split_whitespace()
-        .skip(1)
-        .map_while(|t| t.parse().ok())
-        .collect();
-    let total = ticks.get(..8)?.iter().sum();
-    Some((total, ticks[0] + ticks[1] + ticks[2] + ticks[7]))
+    let ticks = ticks(stat)?;
+    let busy = ticks[0] + ticks[1] + ticks[2] + ticks[7];
+    Some((ticks.iter().sum(), busy))
+}
+
+/// `user nice system idle iowait irq softirq steal` of all cores.
+fn ticks(stat: &str) -> Option<[u64; 8]> {
+    let numbers = stat.lines().next()?.split_whitespace().skip(1);
+    let ticks: Vec<u64> = numbers.map_while(|t| t.parse().ok()).collect();
+    ticks.get(..8)?.try_into().ok()
 }
 
 /// The name in parentheses may hold spaces: count from behind it.
