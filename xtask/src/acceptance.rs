@@ -33,6 +33,14 @@ pub(crate) fn truth() -> Result<ExitCode> {
     Ok(table.finish())
 }
 
+/// The line of [`truth`] that needs a quiet host.
+pub(crate) fn unhurried() -> Result<ExitCode> {
+    let programs = Programs::build()?;
+    let mut table = Table::new("Truth: a generator that has plenty");
+    starvation::unhurried(&programs, &mut table)?;
+    Ok(table.finish())
+}
+
 /// Defects put in on purpose, each of which the tests must notice.
 pub(crate) fn breakage() -> Result<ExitCode> {
     let mut table = Table::new("Breakage: defects that the tests notice");

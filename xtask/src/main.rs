@@ -48,6 +48,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["acceptance", "breakage"] => acceptance::breakage(),
         ["acceptance", "attacks"] => acceptance::attacks(),
         ["acceptance", "truth"] => acceptance::truth(),
+        ["acceptance", "unhurried"] => acceptance::unhurried(),
         ["acceptance", "soak"] => acceptance::soak(),
         [] | ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
@@ -72,5 +73,6 @@ usage: cargo xtask COMMAND
   acceptance attacks       what the neighbours of hostile clients feel; 20 min
   acceptance breakage      puts defects into a copy and sees whether the tests notice
   acceptance truth         known faults and starved generators against the release build; 10 min
+  acceptance unhurried     the last line of truth alone, which needs a quiet host; 3 min and more
   acceptance soak          10,000 connections, idle and for 5 minutes; an idle machine is needed
 ";

@@ -23,7 +23,7 @@ const OUTSIDE_MAX: f64 = 0.05;
 /// kernel cannot tell from our own traffic, and hides some of it.
 const STOLEN_MAX: f64 = 0.01;
 /// Disturbed runs that are repeated before we give up.
-const REPEATS_MAX: usize = 20;
+const REPEATS_MAX: usize = 60;
 
 /// Messages in flight on each connection while a ceiling is measured. Several leave in one write,
 /// so that this is the most the generator can send at all ...
