@@ -7,22 +7,13 @@ const http = require("http");
 const os = require("os");
 const path = require("path");
 const { spawn } = require("child_process");
+const CHROMIUM_FLAGS = require("./chromium_flags");
 
 // Longer than it takes on a busy machine.
 const PATIENCE_MS = 50000;
 
 const FLAGS = {
-  chromium: (folder) => [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    `--user-data-dir=${folder}`,
-  ],
+  chromium: (folder) => ["--headless", ...CHROMIUM_FLAGS, `--user-data-dir=${folder}`],
   "firefox-esr": (folder) => ["--headless", "--no-remote", "--profile", folder],
 };
 

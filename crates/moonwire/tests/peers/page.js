@@ -2,16 +2,7 @@
 //
 // usage: page.js URL      (NODE_PATH names the folder that holds playwright-core)
 const { chromium } = require("playwright-core");
-
-const FLAGS = [
-  "--no-sandbox",
-  "--disable-gpu",
-  "--disable-quic",
-  "--no-first-run",
-  "--disable-background-networking",
-  "--disable-component-update",
-  "--disable-sync",
-];
+const FLAGS = require("./chromium_flags");
 
 // Runs inside the page.
 async function echo(url) {
