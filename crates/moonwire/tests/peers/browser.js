@@ -11,6 +11,8 @@ const CHROMIUM_FLAGS = require("./chromium_flags");
 
 // Longer than it takes on a busy machine.
 const PATIENCE_MS = 50000;
+// How long the browser's folder may take to be removed.
+const REMOVAL_MS = 10000;
 
 const FLAGS = {
   chromium: (folder) => ["--headless", ...CHROMIUM_FLAGS, `--user-data-dir=${folder}`],
@@ -104,25 +106,50 @@ const server = http.createServer((request, response) => {
     response.end();
     code = request.url === "/done" ? 0 : 1;
     console.log(`${browser}: ${text}`);
-    child.kill();
+    stop();
   });
 });
+
+// The browser's children write to its folder for a while after it has gone.
+function stop() {
+  try {
+    process.kill(-child.pid, "SIGKILL");
+  } catch (error) {
+    if (error.code !== "ESRCH") throw error;
+  }
+}
+
+async function remove() {
+  const patience = Date.now() + REMOVAL_MS;
+  for (;;) {
+    try {
+      return fs.rmSync(folder, { recursive: true, force: true });
+    } catch (error) {
+      if (error.code !== "ENOTEMPTY" || Date.now() > patience) throw error;
+    }
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
 
 server.listen(0, "127.0.0.1", () => {
   const address = `http://127.0.0.1:${server.address().port}/`;
   // Firefox keeps more than its profile at home.
   const env = { ...process.env, HOME: folder };
-  child = spawn(browser, [...FLAGS[browser](folder), address], { env, stdio: "ignore" });
+  // A group of its own, to be ended with all its children.
+  const options = { env, stdio: "ignore", detached: true };
+  child = spawn(browser, [...FLAGS[browser](folder), address], options);
   child.on("error", (error) => {
     console.error(String(error));
     process.exit(1);
   });
-  child.on("exit", () => {
-    fs.rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
+  child.on("exit", async () => {
+    stop();
+    await remove();
     process.exit(code);
   });
+  for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, stop);
   setTimeout(() => {
     console.error(`${browser} has said nothing for ${PATIENCE_MS} ms`);
-    child.kill();
+    stop();
   }, PATIENCE_MS);
 });
