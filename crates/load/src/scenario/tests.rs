@@ -1,0 +1,97 @@
+use super::*;
+
+fn settings() -> Settings {
+    let target = Target::parse("ws://127.0.0.1:9/echo").unwrap();
+    Settings {
+        targets: vec![target],
+        ..Settings::default()
+    }
+}
+
+fn sentence(change: impl FnOnce(&mut Settings)) -> String {
+    let mut settings = settings();
+    change(&mut settings);
+    Scenario::new(settings)
+        .expect_err("the change is a mistake")
+        .to_string()
+}
+
+#[test]
+fn defaults_run() {
+    let scenario = Scenario::new(settings()).unwrap();
+    assert_eq!(scenario.connections_total(), 10);
+    assert_eq!(scenario.in_flight_max(), Some(1));
+    assert_eq!(scenario.messages_planned(), None);
+}
+
+#[test]
+fn each_mistake_has_its_sentence() {
+    let open = |rate| Pacing::Open {
+        rate,
+        arrival: Arrival::Constant,
+        in_flight: None,
+    };
+    assert!(sentence(|s| s.targets.clear()).contains("no URL"));
+    assert!(sentence(|s| s.connections = 0).contains("at least 1 connection"));
+    assert!(sentence(|s| s.connections = u32::MAX).contains("more than the 10000000"));
+    assert!(sentence(|s| s.threads = 0).contains("threads"));
+    assert!(sentence(|s| s.pacing = open(-5.0)).contains("message rate must be between"));
+    assert!(sentence(|s| s.pacing = open(f64::NAN)).contains("NaN"));
+    assert!(sentence(|s| s.pacing = Pacing::Closed { in_flight: 0 }).contains("in flight"));
+    assert!(sentence(|s| s.stop = Stop::Schedule).contains("only batches end"));
+    assert!(sentence(|s| s.stop = Stop::Messages(0)).contains("at least 1"));
+    assert!(sentence(|s| s.replies = 0).contains("at least 1 reply"));
+    assert!(sentence(|s| s.headers = vec![("a b".into(), "c".into())]).contains("`a b`"));
+    assert!(sentence(|s| s.headers = vec![("a".into(), "c\r\n".into())]).contains("control"));
+    assert!(sentence(|s| s.subprotocols = vec!["a,b".into()]).contains("subprotocol"));
+    let time_unit = TimeUnit::Microseconds;
+    assert!(sentence(|s| s.workload = Workload::Amplify { size: 9, time_unit }).contains("112"));
+}
+
+#[test]
+fn batches_know_their_messages() {
+    let mut settings = settings();
+    let wait = Duration::from_secs(1);
+    settings.pacing = Pacing::Batches {
+        batch: 2,
+        wait,
+        batches: 3,
+        in_flight: None,
+    };
+    settings.stop = Stop::Schedule;
+    assert_eq!(
+        Scenario::new(settings).unwrap().messages_planned(),
+        Some(60)
+    );
+}
+
+#[test]
+fn a_stagger_fits_into_the_wait_and_the_duration() {
+    let batches = |wait_ms| Pacing::Batches {
+        batch: 1,
+        wait: Duration::from_millis(wait_ms),
+        batches: 20,
+        in_flight: None,
+    };
+    let with = |pacing, stop| {
+        let stagger = Some(Duration::from_secs(1));
+        Scenario::new(Settings {
+            pacing,
+            stop,
+            stagger,
+            ..settings()
+        })
+    };
+    let too_long = with(batches(999), Stop::Schedule).unwrap_err().to_string();
+    assert!(
+        too_long.contains("longer than the wait of 999ms"),
+        "{too_long}"
+    );
+    with(batches(1000), Stop::Schedule).unwrap();
+    with(batches(0), Stop::Schedule).unwrap();
+    let closed = Pacing::Closed { in_flight: 1 };
+    let short = Stop::After(Duration::from_millis(999));
+    let too_long = with(closed, short).unwrap_err().to_string();
+    assert!(too_long.contains("longer than the duration"), "{too_long}");
+    with(closed, Stop::After(Duration::from_secs(1))).unwrap();
+}
