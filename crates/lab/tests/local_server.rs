@@ -5,6 +5,7 @@ use std::net::TcpListener;
 
 use moonwire_lab::LocalServer;
 use moonwire_load::Target;
+use moonwire_report::Cell;
 
 #[test]
 fn the_process_behind_a_port_is_found() {
@@ -12,7 +13,13 @@ fn the_process_behind_a_port_is_found() {
     let address = listener.local_addr().expect("it is bound");
     let target = Target::parse(&format!("ws://{address}/")).expect("a good URL");
     let targets = [target];
-    assert!(LocalServer::find(&targets).is_some());
+    let found = LocalServer::find(&targets).expect("it listens");
+    let mut cell = Cell::default();
+    found.finish(&mut cell);
+    let own = std::fs::read_to_string("/proc/self/comm").expect("a process has a name");
+    let found = cell.server.expect("it was found");
+    assert_eq!(found.name, own.trim_end());
+    assert!(found.rss_peak_bytes > Some(0), "it is sampled: {found:?}");
     drop(listener);
     assert!(LocalServer::find(&targets).is_none());
 }
