@@ -17,6 +17,7 @@ mod memory;
 mod program;
 mod run_file;
 mod soak;
+mod spinner;
 mod starvation;
 pub(crate) mod table;
 mod truth;

@@ -5,20 +5,24 @@
 //! take no time from the clients of others. Threads of idle priority keep both from
 //! halting, because a host that is slow to wake them is slower than any attack.
 
-use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
 use super::disturbance::HostMoment;
-use super::program::{Programs, pinned};
+use super::program::Programs;
+use super::spinner::{Priority, Spinner};
 use super::table::Table;
 
 /// Pairs of runs for each attack, one with it and one without.
 const PAIRS: usize = 7;
 /// Seconds of one run.
 const RUN_S: u32 = 3;
+/// Seconds of an attack: from before the clients connect until after they have gone.
+const ATTACK_S: u32 = RUN_S + 1;
+/// The share of its attacks, in percent, that an attacker must get through for its rate to count.
+const STRIKES_MIN: u32 = 90;
 /// The load of the neighbour: connections, and messages per second over all of them.
 const NEIGHBOUR: &str = "-t 1 -c 50 -q 2000";
 /// The share of the machine that the host may take during a pair; one that lost more does not
@@ -36,7 +40,8 @@ const NEW_CLIENTS: u32 = 1000;
 
 /// Each attack of the catalogue at its own rate.
 pub(crate) fn neighbour(programs: &Programs, table: &mut Table) -> Result<()> {
-    let _awake = [SERVER_CORE, CLIENT_CORE].map(Spinner::start);
+    // Without the programs for it the cores halt, and the table says how slow that makes them.
+    let _awake = [SERVER_CORE, CLIENT_CORE].map(|core| Spinner::start(core, Priority::Idle).ok());
     for (name, per_s) in programs.attacks()? {
         let mut pairs = Pairs::default();
         while pairs.ratios.len() < PAIRS && pairs.disturbed < DISTURBED_MAX {
@@ -48,15 +53,19 @@ pub(crate) fn neighbour(programs: &Programs, table: &mut Table) -> Result<()> {
         let Pairs {
             lost, disturbed, ..
         } = pairs;
+        let (strikes, planned) = (pairs.strikes.unwrap_or(0), per_s * ATTACK_S);
         table.line(
             format!("{name}, {per_s}/s: p99 of the neighbour with / without"),
             format!(
                 "{ratio:.2} [{least:.2}, {most:.2}] of {} pairs, {disturbed} disturbed by the \
-                 host, {p99_us:.0} us without, {lost} lost",
+                 host, {p99_us:.0} us without, {lost} lost, attacked {strikes} of {planned} times",
                 pairs.ratios.len()
             ),
-            format!("{RATIO_MAX:.2}, 0 lost"),
-            ratio <= RATIO_MAX && lost == 0 && pairs.ratios.len() == PAIRS,
+            format!("{RATIO_MAX:.2}, 0 lost, {STRIKES_MIN} % of the attacks"),
+            ratio <= RATIO_MAX
+                && lost == 0
+                && pairs.ratios.len() == PAIRS
+                && 100 * strikes >= STRIKES_MIN * planned,
         );
     }
     Ok(())
@@ -69,6 +78,8 @@ struct Pairs {
     /// Without the attack.
     p99s_us: Vec<f64>,
     lost: u64,
+    /// How often the attacker came in the pair in which it came least often.
+    strikes: Option<u32>,
     /// Pairs that do not count.
     disturbed: usize,
 }
@@ -76,13 +87,16 @@ struct Pairs {
 impl Pairs {
     fn add(&mut self, programs: &Programs, attack: &str) -> Result<()> {
         let before = HostMoment::now()?;
-        let mut p99_us = [0.0; 2];
+        let (mut p99_us, mut strikes) = ([0.0; 2], 0);
         // The order changes, so that neither always comes first.
         let begins_with = (self.ratios.len() + self.disturbed).is_multiple_of(2);
         for with in [begins_with, !begins_with] {
-            let (p99, lost) = run(programs, with.then_some(attack))?;
-            p99_us[usize::from(with)] = p99;
-            self.lost += lost;
+            let felt = run(programs, with.then_some(attack))?;
+            p99_us[usize::from(with)] = felt.p99_us;
+            self.lost += felt.lost;
+            if with {
+                strikes = felt.strikes;
+            }
         }
         if HostMoment::now()?.stolen_since(before) > STOLEN_MAX {
             self.disturbed += 1;
@@ -91,14 +105,23 @@ impl Pairs {
         let [without, with] = p99_us;
         self.ratios.push(with / without);
         self.p99s_us.push(without);
+        let least = self.strikes.map_or(strikes, |least| least.min(strikes));
+        self.strikes = Some(least);
         Ok(())
     }
 }
 
-/// The neighbour's p99 in microseconds, and how many of its messages were lost.
-fn run(programs: &Programs, attack: Option<&str>) -> Result<(f64, u64)> {
+/// What one run was like for the neighbour.
+struct Felt {
+    p99_us: f64,
+    lost: u64,
+    /// How often the attacker came meanwhile.
+    strikes: u32,
+}
+
+fn run(programs: &Programs, attack: Option<&str>) -> Result<Felt> {
     let server = programs.serve(Some(SERVER_CORE), &["--workers", "1"])?;
-    let seconds = (RUN_S + 2).to_string();
+    let seconds = ATTACK_S.to_string();
     let attacker = attack.map(|name| {
         let arguments = [name, &seconds];
         Attacker::start(programs.attacker(&server, Some(CLIENT_CORE), &arguments))
@@ -107,11 +130,11 @@ fn run(programs: &Programs, attack: Option<&str>) -> Result<(f64, u64)> {
     let url = format!("{}/echo", server.url);
     let load = format!("{NEIGHBOUR} -d {RUN_S}s");
     let run = programs.load(Some(CLIENT_CORE), &url, &load)?;
-    drop(attacker);
-    Ok((
-        run.number("/latency/response/p99_us")?,
-        run.count("/messages/lost")?,
-    ))
+    Ok(Felt {
+        p99_us: run.number("/latency/response/p99_us")?,
+        lost: run.count("/messages/lost")?,
+        strikes: attacker.map_or(Ok(0), Attacker::strikes)?,
+    })
 }
 
 /// New clients while slow handshakes are held open.
@@ -155,36 +178,21 @@ impl Attacker {
         ensure!(found, "the attacker ended early");
         Ok(())
     }
+
+    /// Waits until it ends by itself; how often it attacked.
+    fn strikes(mut self) -> Result<u32> {
+        let output = self.child.stdout.take().context("the output is piped")?;
+        let said = std::io::read_to_string(output).context("the attacker")?;
+        let count = said.trim().strip_prefix("strikes ");
+        let count = count.and_then(|count| count.parse().ok());
+        count.with_context(|| format!("the attacker said {said:?} instead of its strikes"))
+    }
 }
 
 impl Drop for Attacker {
     fn drop(&mut self) {
         self.child.kill().ok();
         self.child.wait().ok();
-    }
-}
-
-/// A thread of idle priority on one core, in a process of its own, ended when dropped.
-struct Spinner {
-    child: Option<Child>,
-}
-
-impl Spinner {
-    /// Without the programs for it there is none.
-    fn start(core: u8) -> Self {
-        let mut command = pinned(Some(core), OsStr::new("chrt"));
-        command.args(["--idle", "0", "sh", "-c", "while :; do :; done"]);
-        let child = command.stdin(Stdio::null()).spawn().ok();
-        Self { child }
-    }
-}
-
-impl Drop for Spinner {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            child.kill().ok();
-            child.wait().ok();
-        }
     }
 }
 

@@ -1,12 +1,12 @@
 //! A generator that lacks CPU must say so, and one that has plenty must not.
 
 use std::fmt;
-use std::process::{Child, Stdio};
 
 use anyhow::Result;
 
 use super::disturbance::{self, HostMoment, Moment};
-use super::program::{Programs, pinned};
+use super::program::Programs;
+use super::spinner::{Priority, Spinner};
 use super::table::Table;
 use crate::server::Server;
 
@@ -37,7 +37,9 @@ pub(crate) fn starved(programs: &Programs, table: &mut Table) -> Result<()> {
     let server = programs.serve(Some(SERVER_CORE), &[])?;
     let ceiling = ceiling(programs, &server, PIPELINED)?;
     let rate = (ceiling / 2.0).round();
-    let spinners = Spinners::start()?;
+    let spinners: Vec<Spinner> = (0..SPINNERS)
+        .map(|_| Spinner::start(GENERATOR_CORE, Priority::Normal))
+        .collect::<Result<_>>()?;
     let mut invalid = 0;
     for _ in 0..RUNS {
         let run = open_loop(programs, &server, rate)?;
@@ -152,32 +154,6 @@ fn open_loop(programs: &Programs, server: &Server, rate: f64) -> Result<super::r
         &url,
         &format!("-t 1 -c 50 -q {rate} -d 5s"),
     )
-}
-
-/// Processes that use up the generator's core; killed when dropped.
-struct Spinners(Vec<Child>);
-
-impl Spinners {
-    fn start() -> Result<Self> {
-        let mut spinners = Self(Vec::new());
-        for _ in 0..SPINNERS {
-            let mut command = pinned(Some(GENERATOR_CORE), "sh".as_ref());
-            command
-                .args(["-c", "while :; do :; done"])
-                .stdin(Stdio::null());
-            spinners.0.push(command.spawn()?);
-        }
-        Ok(spinners)
-    }
-}
-
-impl Drop for Spinners {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            child.kill().ok();
-            child.wait().ok();
-        }
-    }
 }
 
 #[cfg(test)]
