@@ -21,12 +21,12 @@ mod error;
 mod frame;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
-mod growth;
 mod handshake;
 mod limits;
 mod mask;
 mod message;
 mod opcode;
+mod payload;
 #[cfg(test)]
 mod tests;
 

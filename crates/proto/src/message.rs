@@ -1,31 +1,26 @@
 //! What is kept of a message, or of a control frame, that did not arrive in one read.
 
-use alloc::vec::Vec;
-
 use crate::connection::WORK_PER_CALL;
 use crate::deflate::{History, INFLATER_BYTES, Inflation};
 use crate::error::ProtocolError;
 use crate::frame::{CONTROL_BYTES_MAX, ControlKind, Header, OpenMessage};
-use crate::growth;
 use crate::mask;
 use crate::opcode::Opcode;
+use crate::payload::Payload;
 
 /// A message of which something is still missing, or that was completed by the last call.
 #[derive(Debug)]
 pub(crate) struct Assembly {
     opcode: Opcode,
-    /// The unmasked, inflated payload so far; its capacity grows with what arrived, never with what
-    /// was announced, and never beyond the limit of a message.
-    payload: Vec<u8>,
+    /// The unmasked, inflated payload so far; its memory grows with what arrived, never with what
+    /// was announced, and never beyond the limit of a message. Joined once it is complete.
+    payload: Payload,
     /// Of a compressed message that is not complete: how its payload goes on.
     inflation: Option<Inflation>,
     /// Whether it is compressed.
     compressed: bool,
     /// Payload bytes of its frames so far, as they came.
     wire_bytes: usize,
-    /// Of a text: `payload[..valid_bytes]` is valid UTF-8, and the at most 3 bytes after it are
-    /// the beginning of a character. Zero for binary.
-    valid_bytes: usize,
     /// Frames of this message that began.
     frames: u32,
     /// Whether the current frame is the last one.
@@ -41,11 +36,10 @@ impl Assembly {
     pub(crate) fn new(opcode: Opcode, compressed: bool, inflation: Option<Inflation>) -> Self {
         Self {
             opcode,
-            payload: Vec::new(),
+            payload: Payload::new(opcode == Opcode::Text),
             compressed,
             inflation,
             wire_bytes: 0,
-            valid_bytes: 0,
             frames: 0,
             fin: false,
             mask: None,
@@ -76,15 +70,26 @@ impl Assembly {
         let Some(history) = history.filter(|_| self.compressed) else {
             self.unmask(part);
             self.passed(arrived);
-            self.reserve(arrived, message_bytes_max);
-            self.payload.extend_from_slice(part);
-            self.check_text(self.is_complete())?;
+            let possible = self.possible_bytes(arrived, message_bytes_max);
+            self.payload.extend(part, possible);
+            self.check(self.is_complete())?;
             return Ok(arrived);
         };
         let inflated = self.inflate(part, history, message_bytes_max);
         // What was inflated before an error comes first, as if an earlier read had brought it.
-        self.check_text(inflated.is_ok() && self.is_complete())?;
+        self.check(inflated.is_ok() && self.is_complete())?;
         inflated
+    }
+
+    /// Fails as soon as a text cannot become valid any more (RFC 6455, 8.1).
+    fn check(&mut self, is_complete: bool) -> Result<(), ProtocolError> {
+        if !self.payload.is_valid(is_complete) {
+            return Err(ProtocolError::Utf8Invalid);
+        }
+        if is_complete {
+            self.payload.join();
+        }
+        Ok(())
     }
 
     /// Inflates bytes of the current frame, and the end of the message with its last one.
@@ -130,38 +135,18 @@ impl Assembly {
     /// Takes bytes of the current frame from the front of `input` without looking at them, and
     /// frees what was kept; returns how many.
     pub(crate) fn pass_over(&mut self, input: &[u8]) -> usize {
-        self.payload = Vec::new();
+        self.payload = Payload::default();
         let taken = input.len().min(self.missing_bytes);
         self.passed(taken);
         taken
     }
 
-    /// Makes room for `bytes` more, which were taken, but not beyond what this message can still
-    /// become.
-    fn reserve(&mut self, bytes: usize, message_bytes_max: usize) {
-        let length = self.payload.len() + bytes;
-        let possible = if self.fin {
-            length + self.missing_bytes
-        } else {
-            message_bytes_max
-        };
-        growth::reserve(&mut self.payload, length, possible);
-    }
-
-    /// Fails as soon as a text cannot become valid any more (RFC 6455, 8.1).
-    fn check_text(&mut self, is_complete: bool) -> Result<(), ProtocolError> {
-        if self.opcode != Opcode::Text {
-            return Ok(());
+    /// What this message can become at most; `bytes` more of it were taken.
+    fn possible_bytes(&self, bytes: usize, message_bytes_max: usize) -> usize {
+        match self.fin {
+            true => self.payload.len() + bytes + self.missing_bytes,
+            false => message_bytes_max,
         }
-        let unchecked = self.payload.get(self.valid_bytes..).unwrap_or_default();
-        match simdutf8::compat::from_utf8(unchecked) {
-            Ok(_) => self.valid_bytes = self.payload.len(),
-            Err(error) if error.error_len().is_none() && !is_complete => {
-                self.valid_bytes += error.valid_up_to();
-            }
-            Err(_) => return Err(ProtocolError::Utf8Invalid),
-        }
-        Ok(())
     }
 
     /// Whether the next byte of data belongs to the current frame.
@@ -178,8 +163,9 @@ impl Assembly {
         self.opcode
     }
 
+    /// The payload of a message that is complete.
     pub(crate) fn payload(&self) -> &[u8] {
-        &self.payload
+        self.payload.bytes()
     }
 
     /// What the next header is checked against.
@@ -207,7 +193,7 @@ impl Assembly {
     /// Bytes that it holds in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         let inflater = self.inflation.as_ref().map_or(0, |_| INFLATER_BYTES);
-        size_of::<Self>() + growth::memory_bytes(&self.payload) + inflater
+        size_of::<Self>() + self.payload.memory_bytes() + inflater
     }
 }
 
@@ -294,28 +280,15 @@ mod tests {
         let mut message = Assembly::new(Opcode::Binary, false, None);
         message.begin_frame(&frame(false, 1 << 30));
         message.take(&mut [0; 100], None, 1 << 30).unwrap();
-        assert!(message.payload.capacity() < 300);
+        assert!(message.payload.memory_bytes() < 300);
 
         let mut message = Assembly::new(Opcode::Binary, false, None);
         for part in 0..10 {
             message.begin_frame(&frame(part == 9, 100));
             message.take(&mut [0; 100], None, 1000).unwrap();
-            assert!(message.payload.capacity() <= 1000);
+            assert!(message.payload.memory_bytes() <= 1000);
         }
         assert!(message.is_complete());
-    }
-
-    #[test]
-    fn growth_is_by_doubling_so_that_many_parts_cost_linear_time() {
-        let mut message = Assembly::new(Opcode::Binary, false, None);
-        let mut moves = 0;
-        for _ in 0..10_000 {
-            let before = message.payload.capacity();
-            message.begin_frame(&frame(false, 10));
-            message.take(&mut [0; 10], None, 1 << 20).unwrap();
-            moves += u32::from(message.payload.capacity() != before);
-        }
-        assert!(moves < 20, "{moves} reallocations");
     }
 
     /// Every prefix of a text, byte by byte: the first byte that cannot be right is refused.

@@ -487,10 +487,10 @@ fn control_event(kind: ControlKind, payload: &[u8]) -> Event<'_> {
     }
 }
 
-/// Where a call without an event stops: some 30 us, for which others can wait, and never above a
+/// Where a call without an event stops: some 10 us, for which others can wait, and never above a
 /// millisecond. The unit is the time to inflate to one byte, about a nanosecond. A read of 256 KiB
 /// can hold 37,000 frames, or inflate to 256 MiB.
-pub const WORK_PER_CALL: usize = 32 * 1024;
+pub const WORK_PER_CALL: usize = 8 * 1024;
 
 /// A frame, or a part of one.
 const WORK_PER_FRAME: usize = 64;

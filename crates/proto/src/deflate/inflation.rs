@@ -1,6 +1,5 @@
 //! One compressed message on its way off the wire (RFC 7692, 7.2.2).
 
-use alloc::vec::Vec;
 use core::fmt;
 
 use zlib_rs::{Inflate, InflateFlush, Status};
@@ -8,7 +7,7 @@ use zlib_rs::{Inflate, InflateFlush, Status};
 use super::history::History;
 use super::parameters::WindowBits;
 use crate::error::ProtocolError;
-use crate::growth;
+use crate::payload::Payload;
 
 /// Inflates one message as its bytes arrive; stops at the limit of a message, wherever that is.
 pub(crate) struct Inflation {
@@ -22,7 +21,7 @@ pub(crate) struct Inflation {
 impl Inflation {
     /// Begins a message that may refer to `history`, with any inflater.
     pub(super) fn new(mut inflater: Inflate, history: &History) -> Self {
-        restart(&mut inflater, history, &[]);
+        restart(&mut inflater, history, [&[]; 2]);
         Self {
             inflater,
             has_ended: false,
@@ -40,7 +39,7 @@ impl Inflation {
         &mut self,
         compressed: &[u8],
         history: &History,
-        payload: &mut Vec<u8>,
+        payload: &mut Payload,
         message_bytes_max: usize,
         enough_bytes: usize,
     ) -> Result<usize, ProtocolError> {
@@ -58,7 +57,8 @@ impl Inflation {
                 }
                 self.restarts += 1;
                 self.has_ended = false;
-                restart(&mut self.inflater, history, payload);
+                let window_bytes = WindowBits::MAX.window_bytes();
+                restart(&mut self.inflater, history, payload.last(window_bytes));
             }
             let step = self.step(rest, payload, message_bytes_max)?;
             taken += step.taken;
@@ -72,7 +72,7 @@ impl Inflation {
     pub(crate) fn finish(
         &mut self,
         history: &History,
-        payload: &mut Vec<u8>,
+        payload: &mut Payload,
         message_bytes_max: usize,
     ) -> Result<(), ProtocolError> {
         if self.has_ended {
@@ -95,23 +95,22 @@ impl Inflation {
     fn step(
         &mut self,
         compressed: &[u8],
-        payload: &mut Vec<u8>,
+        payload: &mut Payload,
         message_bytes_max: usize,
     ) -> Result<Step, ProtocolError> {
-        let start = payload.len();
-        let end = start + room_bytes(start, compressed.len(), message_bytes_max);
+        let room_bytes = room_bytes(payload.len(), compressed.len(), message_bytes_max);
+        let inflater = &mut self.inflater;
+        let (taken, written) = (inflater.total_in(), inflater.total_out());
         // One byte beyond the limit shows that it is passed.
-        growth::reserve(payload, end, message_bytes_max.saturating_add(1));
-        payload.resize(end, 0);
-        let (taken, written) = (self.inflater.total_in(), self.inflater.total_out());
-        let room = payload.get_mut(start..).unwrap_or_default();
-        let status = self
-            .inflater
-            .decompress(compressed, room, InflateFlush::NoFlush);
-        // No more than the lengths of the slices.
-        let taken = (self.inflater.total_in() - taken) as usize;
-        let written = (self.inflater.total_out() - written) as usize;
-        payload.truncate(start + written);
+        let bytes_max = message_bytes_max.saturating_add(1);
+        let (is_output_full, status) = payload.write(room_bytes, bytes_max, |room| {
+            let status = inflater.decompress(compressed, room, InflateFlush::NoFlush);
+            // No more than the length of `room`.
+            let written = (inflater.total_out() - written) as usize;
+            (written, (written == room.len(), status))
+        });
+        // No more than the length of `compressed`.
+        let taken = (inflater.total_in() - taken) as usize;
         self.has_ended = match status {
             Ok(Status::StreamEnd) => true,
             Ok(Status::Ok | Status::BufError) => false,
@@ -123,7 +122,7 @@ impl Inflation {
         };
         Ok(Step {
             taken,
-            is_output_full: start + written == end,
+            is_output_full,
         })
     }
 }
@@ -144,7 +143,7 @@ struct Step {
     is_output_full: bool,
 }
 
-fn check_length(payload: &[u8], message_bytes_max: usize) -> Result<(), ProtocolError> {
+fn check_length(payload: &Payload, message_bytes_max: usize) -> Result<(), ProtocolError> {
     if payload.len() > message_bytes_max {
         return Err(ProtocolError::PayloadTooLarge {
             actual: payload.len() as u64,
@@ -154,11 +153,11 @@ fn check_length(payload: &[u8], message_bytes_max: usize) -> Result<(), Protocol
     Ok(())
 }
 
-/// A new stream whose window is what came before it: earlier messages, then this one so far.
-fn restart(inflater: &mut Inflate, history: &History, payload: &[u8]) {
+/// A new stream whose window is what came before it: earlier messages, then the last bytes of this
+/// one so far.
+fn restart(inflater: &mut Inflate, history: &History, [before, newest]: [&[u8]; 2]) {
     inflater.reset(false);
-    let newest = payload.len().saturating_sub(WindowBits::MAX.window_bytes());
-    for part in [history.bytes(), payload.get(newest..).unwrap_or_default()] {
+    for part in [history.bytes(), before, newest] {
         if !part.is_empty() {
             // It can only be refused to a stream that has a header, which this is not.
             let _ = inflater.set_dictionary(part);

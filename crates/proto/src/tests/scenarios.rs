@@ -122,10 +122,10 @@ fn one_call_passes_only_so_many_frames() {
                 assert_eq!(event, Event::Message { opcode, payload });
                 break;
             }
-            None => assert!(step.taken > 0 && step.taken <= 512 * 7, "{step:?}"),
+            None => assert!(step.taken > 0 && step.taken <= 128 * 7, "{step:?}"),
         }
     }
-    assert_eq!((taken, calls), (flood.len(), 10_002_usize.div_ceil(512)));
+    assert_eq!((taken, calls), (flood.len(), 10_002_usize.div_ceil(128)));
 }
 
 #[test]
