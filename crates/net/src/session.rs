@@ -10,6 +10,7 @@ mod detach;
 mod error;
 mod event;
 mod handshake;
+mod kept;
 mod limits;
 mod mask;
 mod memory;
@@ -30,6 +31,7 @@ use crate::driver::SocketId;
 use crate::time::Time;
 use crate::tls::{ClientTls, Records, ServerTls, TlsError};
 use handshake::{ClientHandshake, Handshake, ServerHandshake};
+use kept::Kept;
 
 pub use detach::DetachedSession;
 pub use error::{SendError, SessionError};
@@ -69,7 +71,7 @@ pub struct Session {
     outbox: Vec<u8>,
     /// Received plaintext that waits for the answer to the request, for the next owner, or for
     /// the peer to read its answers.
-    kept: Vec<u8>,
+    kept: Kept,
     /// Bytes that the driver has in flight; 0: none.
     in_flight_bytes: usize,
     /// What the peer's host had not taken at the last look, and all that was submitted since. What
@@ -181,7 +183,7 @@ impl Session {
             is_client: matches!(handshake, Handshake::Client(_)),
             stage: Stage::Handshake(Box::new(handshake)),
             outbox: Vec::new(),
-            kept: Vec::new(),
+            kept: Kept::default(),
             in_flight_bytes: 0,
             untaken_bytes: 0,
             heard: now,
@@ -223,7 +225,7 @@ impl Session {
         if self.phase == Phase::Active {
             self.reserve_outbox();
             self.outbox.extend_from_slice(response);
-            self.kept = Vec::new();
+            self.kept = Kept::default();
             self.phase = Phase::Draining;
         }
     }
@@ -248,7 +250,7 @@ impl Session {
     /// The peer ended its stream. If something is unread the event comes after that, from `poll`.
     pub fn on_end_of_stream(&mut self, now: Time) -> Option<SessionEvent<'_>> {
         // By TLS it may have ended before, which leaves nothing to be polled.
-        let has_unread = self.has_unread() && !self.kept.is_empty();
+        let has_unread = self.has_unread() && !self.kept.rest().is_empty();
         self.is_ended = true;
         match self.phase {
             // What was received before comes first; then `poll` gives the event.
@@ -322,7 +324,7 @@ impl Session {
     /// Gives up the bytes that nobody will want.
     fn release(&mut self) {
         BufferPool::give(std::mem::take(&mut self.outbox));
-        self.kept = Vec::new();
+        self.kept = Kept::default();
     }
 
     /// Queues the upgrade request as soon as there is a connection, and TLS if it is wanted.

@@ -51,7 +51,7 @@ impl Session {
         };
         SessionMemory {
             handshake,
-            received: self.kept.capacity(),
+            received: self.kept.memory_bytes(),
             message,
             write_queue: self.outbox.capacity() + self.in_flight_bytes,
             tls: self.tls.as_deref().map_or(0, Records::memory_bytes),

@@ -6,18 +6,27 @@ use super::codec::with_codec;
 use super::error::SessionError;
 use super::event::SessionEvent;
 use super::handshake::{Answer, Handshake};
+use super::kept::{Kept, Part};
 use super::{Phase, Session, Stage, random_mask};
 use crate::buffer::{Plaintext, RECEIVE_BUFFER_BYTES};
 use crate::time::Time;
 
-/// Plaintext of one read that was not looked at yet, in the driver's buffer or the loop's scratch.
+/// Plaintext of one read that was not looked at yet.
 #[derive(Debug)]
 pub struct Input<'b> {
-    bytes: &'b mut [u8],
+    bytes: Bytes<'b>,
     /// How much of `bytes` was taken. Invariant: 0 <= taken <= bytes.len().
     taken: usize,
     /// What looking at that took.
     work: usize,
+}
+
+#[derive(Debug)]
+enum Bytes<'b> {
+    /// The driver's buffer or the loop's scratch.
+    Lent(&'b mut [u8]),
+    /// The session's own, which can be kept again without a copy.
+    Own(Vec<u8>),
 }
 
 impl Session {
@@ -34,7 +43,7 @@ impl Session {
             // Nobody is interested any more; received only to find the end of the stream.
             return Ok(Input::new(&mut []));
         }
-        if self.tls.is_none() && (self.kept.is_empty() || self.request().is_some()) {
+        if self.tls.is_none() && (self.kept.rest().is_empty() || self.request().is_some()) {
             return Ok(Input::new(received));
         }
         scratch.bytes.clear();
@@ -58,12 +67,16 @@ impl Session {
     /// The bytes that were kept while the request was not answered, while the connection changed
     /// its driver, or while too much waited to be written: to be polled after a late `accept`,
     /// after `attach`, and whenever [`has_unread`](Self::has_unread) says so.
-    pub fn unread<'b>(&mut self, scratch: &'b mut Plaintext) -> Input<'b> {
-        scratch.bytes.clear();
-        if self.phase <= Phase::Closing {
-            self.lay_out_kept(scratch);
+    pub fn unread(&mut self) -> Input<'static> {
+        if self.phase > Phase::Closing || self.request().is_some() {
+            return Input::new(&mut []);
         }
-        Input::new(&mut scratch.bytes)
+        let Part { bytes, taken } = self.kept.take();
+        Input {
+            bytes: Bytes::Own(bytes),
+            taken,
+            work: 0,
+        }
     }
 
     /// The next event in `input`; call until None. Between two calls the caller may do anything to
@@ -76,7 +89,7 @@ impl Session {
         if matches!(self.stage, Stage::Handshake(_)) {
             return self.poll_handshake(input, now);
         }
-        if self.is_ended && self.kept.is_empty() && input.rest().is_empty() {
+        if self.is_ended && self.kept.rest().is_empty() && input.rest().is_empty() {
             // It ended before all that was received had been looked at; now it has.
             return Some(self.fail(SessionError::EndOfStream));
         }
@@ -84,7 +97,7 @@ impl Session {
             return None;
         };
         let Input { bytes, taken, work } = input;
-        let rest = bytes.get_mut(*taken..)?;
+        let rest = bytes.get_mut(*taken)?;
         let rest_bytes = rest.len();
         let step = with_codec(|codec| connection.receive(rest, &mut self.outbox, codec));
         *taken += step.taken;
@@ -144,7 +157,7 @@ impl Session {
         if let Stage::Open(connection) = &mut self.stage {
             connection.abandon(CloseCode::POLICY_VIOLATION, reason, &mut self.outbox);
         }
-        self.kept = Vec::new();
+        self.kept = Kept::default();
         self.phase = Phase::Draining;
         SessionEvent::Failed(error)
     }
@@ -153,9 +166,15 @@ impl Session {
     /// [`is_full`](Self::is_full). As long as there is something, flush has the driver receive no
     /// more, so it is little more than what the driver reads in one turn.
     pub fn keep(&mut self, input: Input<'_>) {
-        let rest = input.bytes.get(input.taken..).unwrap_or_default();
-        if !rest.is_empty() && self.phase <= Phase::Closing {
-            self.kept.extend_from_slice(rest);
+        if self.phase > Phase::Closing || input.rest().is_empty() {
+            return;
+        }
+        match input.bytes {
+            Bytes::Own(bytes) if self.kept.rest().is_empty() => {
+                let taken = input.taken;
+                self.kept.put_back(Part { bytes, taken });
+            }
+            Bytes::Own(_) | Bytes::Lent(_) => self.kept.extend(input.rest()),
         }
     }
 
@@ -168,15 +187,16 @@ impl Session {
     /// Whether `unread` has something to be polled, bytes or the end of the stream.
     pub fn has_unread(&self) -> bool {
         let is_wanted = self.phase <= Phase::Closing && matches!(self.stage, Stage::Open(_));
-        is_wanted && (self.is_ended || !self.kept.is_empty())
+        is_wanted && (self.is_ended || !self.kept.rest().is_empty())
     }
 
     /// Kept bytes come before those received now, once the request is answered.
     fn lay_out_kept(&mut self, scratch: &mut Plaintext) {
         if self.request().is_none() {
+            let Part { bytes, taken } = self.kept.take();
             scratch
                 .bytes
-                .extend_from_slice(&std::mem::take(&mut self.kept));
+                .extend_from_slice(bytes.get(taken..).unwrap_or_default());
         }
     }
 
@@ -212,7 +232,7 @@ impl Session {
         };
         match server.reader.receive(input.rest()) {
             Ok(None) => {
-                input.taken = input.bytes.len();
+                input.take_all();
                 None
             }
             Ok(Some((request, taken))) => {
@@ -234,11 +254,11 @@ impl Session {
         if rest.is_empty() {
             return None;
         }
-        if self.kept.len() + rest.len() > PIPELINED_BYTES_MAX {
+        if self.kept.rest().len() + rest.len() > PIPELINED_BYTES_MAX {
             return Some(self.fail(SessionError::PipelinedTooMuch));
         }
-        self.kept.extend_from_slice(rest);
-        input.taken = input.bytes.len();
+        self.kept.extend(rest);
+        input.take_all();
         None
     }
 
@@ -284,7 +304,7 @@ impl Session {
         }
         match client.reader.receive(input.rest()) {
             Ok(None) => {
-                input.taken = input.bytes.len();
+                input.take_all();
                 None
             }
             Ok(Some((response, taken))) => {
@@ -303,7 +323,7 @@ impl Session {
 impl<'b> Input<'b> {
     fn new(bytes: &'b mut [u8]) -> Self {
         Self {
-            bytes,
+            bytes: Bytes::Lent(bytes),
             taken: 0,
             work: 0,
         }
@@ -318,7 +338,25 @@ impl<'b> Input<'b> {
 
     /// What was not taken yet.
     fn rest(&self) -> &[u8] {
-        self.bytes.get(self.taken..).unwrap_or_default()
+        match &self.bytes {
+            Bytes::Lent(bytes) => bytes.get(self.taken..),
+            Bytes::Own(bytes) => bytes.get(self.taken..),
+        }
+        .unwrap_or_default()
+    }
+
+    fn take_all(&mut self) {
+        self.taken += self.rest().len();
+    }
+}
+
+impl Bytes<'_> {
+    /// Those after the first `taken`.
+    fn get_mut(&mut self, taken: usize) -> Option<&mut [u8]> {
+        match self {
+            Self::Lent(bytes) => bytes.get_mut(taken..),
+            Self::Own(bytes) => bytes.get_mut(taken..),
+        }
     }
 }
 

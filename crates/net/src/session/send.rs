@@ -100,7 +100,7 @@ impl Session {
                 if !self.is_client && is_secured {
                     self.outbox
                         .extend(refusal(503, &[], b"").unwrap_or_default());
-                    self.kept = Vec::new();
+                    self.kept = super::kept::Kept::default();
                     self.phase = Phase::Draining;
                 } else {
                     self.release();

@@ -241,7 +241,7 @@ impl<D: Driver> Loop<D> {
         let mut happened = Vec::new();
         let input = match received {
             Some(received) => session.open(received, &mut scratch),
-            None => Ok(session.unread(&mut scratch)),
+            None => Ok(session.unread()),
         };
         match input {
             Err(error) => happened.push(Happened::Failed(error.to_string())),
