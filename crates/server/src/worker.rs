@@ -12,6 +12,7 @@ mod handshakes;
 mod ledger;
 mod scripts;
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use moonwire_lua::Effects;
 use moonwire_net::{
     Completion, Driver, Flushed, ListenerId, Plaintext, Session, SocketId, Time, Timers, Transport,
 };
+use moonwire_proto::WORK_PER_CALL;
 use tracing::warn;
 
 use crate::event::{Event, Letter};
@@ -57,8 +59,9 @@ struct Desk {
     /// Connections to be flushed in this turn, each once: those with `is_dirty`.
     dirty: Vec<SocketId>,
     /// Connections that were received from and not answered to the end, but can be now: they go on
-    /// in the next turn, so that nobody waits for one that has much to answer.
-    unread: Vec<SocketId>,
+    /// in the next turn, so that nobody waits for one that has much to answer. Each once: those
+    /// with `is_unread`.
+    unread: VecDeque<SocketId>,
     /// What all connections hold in memory.
     ledger: Ledger,
     /// The handshakes that are not over.
@@ -90,7 +93,7 @@ impl<D: Driver> Worker<D> {
             connections: Connections::default(),
             timers: Timers::new(),
             dirty: Vec::new(),
-            unread: Vec::new(),
+            unread: VecDeque::new(),
             ledger: Ledger::default(),
             handshakes: Handshakes::default(),
             rotation: worker,
@@ -130,13 +133,11 @@ impl<D: Driver> Worker<D> {
     /// One turn of the loop.
     pub(crate) fn turn(&mut self) -> std::io::Result<()> {
         let until = self.wait_until();
+        self.go_on();
         self.driver.wait(until)?;
         self.desk.stats.turns.add(1);
         while let Some(completion) = self.driver.next() {
             self.handle(Event::Socket(completion));
-        }
-        for socket in std::mem::take(&mut self.desk.unread) {
-            self.unread(socket);
         }
         let now = self.driver.now();
         for _ in 0..DEADLINES_PER_TURN_MAX {
@@ -154,6 +155,18 @@ impl<D: Driver> Worker<D> {
             self.handle(Event::DrainTimeout);
         }
         Ok(())
+    }
+
+    /// Goes on with connections that have more to be looked at, in turn, for a bounded time. It
+    /// comes before the wait, so that what has arrived meanwhile is not only seen but answered
+    /// before any of them goes on again.
+    fn go_on(&mut self) {
+        let mut work = 0;
+        while work < UNREAD_WORK_PER_TURN
+            && let Some(socket) = self.desk.unread.pop_front()
+        {
+            work += self.unread(socket);
+        }
     }
 
     fn wait_until(&mut self) -> Option<Time> {
@@ -314,6 +327,11 @@ impl<D: Driver> Worker<D> {
         }
     }
 }
+
+/// Connections that have more to be looked at go on until they took this, as [`WORK_PER_CALL`]
+/// counts it, or until one took more; the others follow in the next turns. For so long everybody
+/// else waits.
+const UNREAD_WORK_PER_TURN: usize = WORK_PER_CALL;
 
 /// Deadlines that are looked at in one turn; those beyond it come in the next one, at once.
 const DEADLINES_PER_TURN_MAX: usize = 1024;

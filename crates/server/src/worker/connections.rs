@@ -20,6 +20,8 @@ pub(crate) struct Connection {
     pub(crate) held: SessionMemory,
     /// Whether it is in the list of those to be flushed in this turn.
     pub(crate) is_dirty: bool,
+    /// Whether it is in the list of those that go on in the next turn.
+    pub(crate) is_unread: bool,
 }
 
 /// How far a connection is.
@@ -77,6 +79,7 @@ impl Connections {
             stage,
             held: SessionMemory::default(),
             is_dirty: false,
+            is_unread: false,
         };
         let before = self.slots[index].replace(Box::new(connection));
         debug_assert!(

@@ -48,7 +48,9 @@ impl<D: Driver> Worker<D> {
         } = self;
         if let Some(connection) = desk.connections.of_socket(socket) {
             match connection.session.open(&mut buffer, plaintext) {
-                Ok(input) => desk.read(socket, input, scripts, effects, driver, now),
+                Ok(input) => {
+                    desk.read(socket, input, scripts, effects, driver, now);
+                }
                 Err(error) => desk.depart(socket, Some(&error), scripts, effects, driver),
             }
             desk.mark_dirty(socket);
@@ -57,29 +59,31 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Answers each event in the bytes that were kept: of a connection from another worker, or of
-    /// one whose earlier answers had to be written first.
-    pub(super) fn unread(&mut self, socket: SocketId) {
+    /// one whose earlier answers had to be written first. Returns what that took.
+    pub(super) fn unread(&mut self, socket: SocketId) -> usize {
         let now = self.driver.now();
         let Self {
             driver,
             scripts,
             desk,
-            plaintext,
             effects,
             ..
         } = self;
         let Some(connection) = desk.connections.of_socket(socket) else {
-            return;
+            return 0;
         };
-        let input = connection.session.unread(plaintext);
-        desk.read(socket, input, scripts, effects, driver, now);
+        connection.is_unread = false;
+        let input = connection.session.unread();
+        let work = desk.read(socket, input, scripts, effects, driver, now);
         desk.mark_dirty(socket);
+        work
     }
 }
 
 impl Desk {
     /// Answers each event in `input`, or as many as the client takes the answers to and as its
-    /// part of this turn allows: the rest is kept until then, or for the next turn.
+    /// part of this turn allows: the rest is kept until then, or for a later turn. Returns what
+    /// this took, a unit for each byte that was delivered included.
     fn read(
         &mut self,
         socket: SocketId,
@@ -88,13 +92,14 @@ impl Desk {
         effects: &mut Effects,
         driver: &mut impl Driver,
         now: Time,
-    ) {
-        let mut delivered_bytes = 0;
+    ) -> usize {
+        let (mut work, mut delivered_bytes, mut has_more) = (0, 0, false);
         while let Some(connection) = self.connections.of_socket(socket) {
             let stage = connection.stage;
+            work = input.work();
             // What comes after its end has begun is only looked through, which is quick, and
             // nothing is kept then: the driver goes on receiving.
-            let is_served = input.work() >= WORK_PER_TURN || delivered_bytes >= BYTES_PER_TURN;
+            let is_served = has_more || work >= WORK_PER_TURN || delivered_bytes >= BYTES_PER_TURN;
             if is_served && connection.session.is_open() || connection.session.is_full() {
                 connection.session.keep(input);
                 break;
@@ -128,15 +133,16 @@ impl Desk {
                 SessionEvent::Failed(error) => {
                     self.depart(socket, Some(&error), scripts, effects, driver)
                 }
+                SessionEvent::More => has_more = true,
                 // A pong is sent by the session itself; upgrades and refusals are for clients.
-                SessionEvent::More
-                | SessionEvent::Ping(_)
+                SessionEvent::Ping(_)
                 | SessionEvent::Pong(_)
                 | SessionEvent::Upgraded { .. }
                 | SessionEvent::Refused { .. } => {}
             }
         }
         self.settle(socket, scripts, effects, driver, now);
+        work + delivered_bytes
     }
 
     /// After a read: an unfinished message is held to its bounds.
@@ -253,10 +259,11 @@ impl Desk {
 }
 
 /// What looking at one connection's input may take in one turn; the rest is kept and comes in the
-/// next one, after everybody else. It is 512 frames, or 32 KiB of what is inflated. One read can
-/// hold 43,690 empty messages, whose callbacks would take tens of milliseconds. A client that is
-/// not flooding sends far fewer in the time of a turn, so that nothing is kept and copied for it.
-const WORK_PER_TURN: usize = WORK_PER_CALL;
+/// next one, after everybody else. It is 512 messages; one that does not end is left earlier, after
+/// [`WORK_PER_CALL`]. One read can hold 43,690 empty messages, whose callbacks would take tens of
+/// milliseconds. A client that is not flooding sends far fewer in the time of a turn, so that
+/// nothing is kept and copied for it.
+const WORK_PER_TURN: usize = 4 * WORK_PER_CALL;
 
 /// Bytes of messages after which the rest of a connection's input waits for the next turn. One
 /// read (256 KiB) can hold messages that inflate to a thousand times as much, and a service takes

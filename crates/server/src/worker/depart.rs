@@ -44,8 +44,9 @@ impl Desk {
             return;
         };
         let deadline = connection.session.deadline();
-        if connection.session.has_unread() && !connection.session.is_full() {
-            self.unread.push(socket);
+        let goes_on = connection.session.has_unread() && !connection.session.is_full();
+        if goes_on && !std::mem::replace(&mut connection.is_unread, true) {
+            self.unread.push_back(socket);
         }
         self.recount(socket);
         self.timers.arm(socket, deadline);
