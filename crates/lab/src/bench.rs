@@ -36,7 +36,14 @@ pub fn bench(
     let started = Instant::now();
     let plans = plan::cells(spec)?;
     let folder = ResultFolder::create(spec)?;
-    let link = Link::establish(&link_spec(spec)).map_err(BenchError::Link)?;
+    let cores = Cores::of_this_process();
+    // Beside the generator, which must keep its times, it made it wait for its processor; left to
+    // itself it was by chance beside the one or the other, and runs could not be compared.
+    let link_spec = LinkSpec {
+        forwarder_cpus: cores.server.clone(),
+        ..link_spec(spec)
+    };
+    let link = Link::establish(&link_spec).map_err(BenchError::Link)?;
     let mut run = Run {
         name: spec.name.clone(),
         environment: describe(spec, &link),
@@ -46,7 +53,6 @@ pub fn bench(
         kind: link.kind(),
         notes: link.notes(),
     });
-    let cores = Cores::of_this_process();
     let idle_poll = idle_poll(spec, &cores, &mut run.environment);
     let site = cell::Site {
         spec,

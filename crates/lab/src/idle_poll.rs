@@ -57,12 +57,9 @@ impl IdlePoll {
             let (shared, running) = (Arc::clone(&shared), running.clone());
             let thread = std::thread::Builder::new().name(format!("idle-{processor}"));
             poll.threads.push(thread.spawn(move || {
-                let mut set = CpuSet::new();
-                set.set(processor);
                 // With any other priority it would be in the way of what is measured.
-                let ready = rustix::thread::sched_setaffinity(None, &set)
-                    .map_err(io::Error::from)
-                    .and_then(|()| scheduling::prefer_idle());
+                let ready =
+                    scheduling::stay_on(&[processor]).and_then(|()| scheduling::prefer_idle());
                 let runs = ready.is_ok();
                 let _ = running.send(ready);
                 drop(running);

@@ -48,6 +48,9 @@ pub struct LinkSpec {
     pub seed: u64,
     /// Insists on one kind; without, the best available is taken.
     pub kind: Option<LinkKind>,
+    /// The server's processors, on which packets are forwarded where this process has to do that;
+    /// any, if empty.
+    pub forwarder_cpus: Vec<usize>,
 }
 
 impl Default for LinkSpec {
@@ -61,6 +64,7 @@ impl Default for LinkSpec {
             congestion_controls: vec!["cubic".to_owned(), "reno".to_owned()],
             seed: 1,
             kind: None,
+            forwarder_cpus: Vec::new(),
         }
     }
 }
@@ -510,6 +514,13 @@ fn tun_path(spec: &LinkSpec, notes: &mut Vec<String>) -> io::Result<Path> {
     notes.extend(client_notes);
     if !forwarder.is_real_time() {
         notes.push("the forwarder got no real-time priority".to_owned());
+    }
+    if !spec.forwarder_cpus.is_empty() {
+        let cpus: Vec<String> = spec.forwarder_cpus.iter().map(usize::to_string).collect();
+        let cpus = cpus.join(", ");
+        notes.push(format!(
+            "packets are forwarded on the server's processors ({cpus})"
+        ));
     }
     Ok(Path::Between {
         client,

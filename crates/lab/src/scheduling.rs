@@ -4,6 +4,8 @@
 use std::io;
 use std::time::Duration;
 
+use rustix::thread::CpuSet;
+
 /// Gives the calling thread the lowest real-time priority, so that ordinary threads cannot make
 /// it late; says whether the kernel allowed it. Children and threads do not inherit it.
 pub(crate) fn prefer_real_time() -> bool {
@@ -11,6 +13,15 @@ pub(crate) fn prefer_real_time() -> bool {
     let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
     // SAFETY: the pointer is to a live sched_param, and 0 names the calling thread.
     unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
+}
+
+/// Has the calling thread run on these processors only.
+pub(crate) fn stay_on(cpus: &[usize]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU) {
+        set.set(cpu);
+    }
+    Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
 /// Gives the calling thread the idle priority: everything else goes before it.

@@ -45,11 +45,12 @@ impl Forwarder {
             down: Lane::new(down, &server, &client),
             shared: Arc::clone(&shared),
         };
+        let cpus = spec.forwarder_cpus.clone();
         let (ready, started) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("link".into())
             .spawn(move || {
-                pump.prepare_thread();
+                pump.prepare_thread(&cpus);
                 let _ = ready.send(());
                 pump.run();
             })?;
@@ -129,7 +130,11 @@ struct Pump {
 }
 
 impl Pump {
-    fn prepare_thread(&mut self) {
+    fn prepare_thread(&mut self, cpus: &[usize]) {
+        if !cpus.is_empty() {
+            // Anywhere else it is no less punctual, only less often in the same company.
+            let _ = scheduling::stay_on(cpus);
+        }
         let thread = rustix::thread::gettid().as_raw_nonzero().get();
         self.shared.thread.store(thread, Relaxed);
         // Without this the kernel may batch the wake-up with others up to 50 microseconds late.
