@@ -92,6 +92,8 @@ pub struct Session {
     is_client: bool,
     /// Whether the driver was told to receive nothing.
     is_paused: bool,
+    /// Whether an input was given out to be polled: from `open` or `unread` until `settle`.
+    is_read: bool,
     /// Whether a ping was sent and nothing was heard since.
     is_pinged: bool,
     /// Whether the peer ended its stream.
@@ -193,6 +195,7 @@ impl Session {
             peer,
             phase: Phase::Active,
             is_paused: false,
+            is_read: false,
             is_pinged: false,
             is_ended: false,
             is_aborted: false,

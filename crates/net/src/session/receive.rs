@@ -39,6 +39,7 @@ impl Session {
         received: &'b mut [u8],
         scratch: &'b mut Plaintext,
     ) -> Result<Input<'b>, SessionError> {
+        self.is_read = true;
         if self.phase > Phase::Closing {
             // Nobody is interested any more; received only to find the end of the stream.
             return Ok(Input::new(&mut []));
@@ -68,6 +69,7 @@ impl Session {
     /// its driver, or while too much waited to be written: to be polled after a late `accept`,
     /// after `attach`, and whenever [`has_unread`](Self::has_unread) says so.
     pub fn unread(&mut self) -> Input<'static> {
+        self.is_read = true;
         if self.phase > Phase::Closing || self.request().is_some() {
             return Input::new(&mut []);
         }
@@ -133,6 +135,7 @@ impl Session {
     /// [`deadline`](Self::deadline), and ends the connection of a peer whose message has grown
     /// beyond `memory_bytes_max`.
     pub fn settle(&mut self, now: Time) -> Option<SessionEvent<'static>> {
+        self.is_read = false;
         let Stage::Open(connection) = &mut self.stage else {
             return None;
         };

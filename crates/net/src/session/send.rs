@@ -216,7 +216,8 @@ impl Session {
             return;
         }
         if self.is_paused {
-            if self.write_queue_bytes() == 0 && !self.has_unread() {
+            // While an input is out, what is left of it is not seen from here.
+            if self.write_queue_bytes() == 0 && !self.is_read && !self.has_unread() {
                 self.is_paused = false;
                 self.turn_message_clock(driver.now());
                 driver.resume_receive(self.socket);

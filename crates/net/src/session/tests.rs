@@ -262,6 +262,41 @@ fn the_write_queue_has_a_bound_and_a_slow_peer_is_slowed_down() {
     assert_eq!(world.session(server).write_queue_bytes(), 0);
 }
 
+/// What is left of an input that is out is seen by nobody but who has it.
+#[test]
+fn a_pause_outlasts_a_write_in_the_middle_of_a_read() {
+    let (mut world, addr) = world();
+    let client = world.connect(addr, None);
+    let server = upgraded(&mut world, client);
+    let now = world.driver.now();
+    let session = world.sessions.get_mut(&server).unwrap();
+    let driver = &mut world.driver;
+    let (mut received, mut scratch) = (b"\x82\x81\0\0\0\0a".repeat(3), Plaintext::new());
+    let input = session.open(&mut received, &mut scratch).unwrap();
+    session.keep(input);
+    assert!(session.settle(now).is_none());
+    assert!(matches!(session.flush(driver), Flushed::Open));
+    assert!(session.is_paused);
+
+    let mut input = session.unread();
+    assert!(session.poll(&mut input, now).is_some());
+    session.send(Opcode::Binary, b"an answer").unwrap();
+    assert!(matches!(session.flush(driver), Flushed::Open));
+    assert!(session.is_paused, "two messages were not looked at");
+    session.keep(input);
+    assert!(session.settle(now).is_none());
+    assert!(matches!(session.flush(driver), Flushed::Open));
+    assert!(session.is_paused);
+
+    let mut input = session.unread();
+    for _ in 0..2 {
+        assert!(session.poll(&mut input, now).is_some());
+    }
+    assert!(session.poll(&mut input, now).is_none() && session.settle(now).is_none());
+    assert!(matches!(session.flush(driver), Flushed::Open));
+    assert!(!session.is_paused);
+}
+
 #[test]
 fn an_idle_session_holds_no_buffers_and_is_small() {
     let (mut world, addr) = world();
