@@ -67,7 +67,7 @@ impl Connection {
                 Ok(progress) => {
                     let start = taken;
                     taken += progress.taken;
-                    work += WORK_PER_FRAME + progress.inflation_work;
+                    work += WORK_PER_FRAME + progress.payload_work;
                     if let Some(ended) = progress.ended {
                         break ended.shifted(start);
                     }
@@ -283,13 +283,13 @@ impl Connection {
         let history = self.deflate.as_ref().map(|deflate| &deflate.received);
         let inflated_bytes = message.inflated_bytes();
         let taken = message.take(input, history, self.message_bytes_max)?;
-        let inflation_work = match message.open().compressed {
+        let payload_work = match message.open().compressed {
             true => WORK_PER_COMPRESSED_BYTE * taken + message.inflated_bytes() - inflated_bytes,
-            false => 0,
+            false => taken / BYTES_PER_WORK,
         };
         if !message.is_complete() {
             return Ok(Progress {
-                inflation_work,
+                payload_work,
                 ..Progress::new(taken, None)
             });
         }
@@ -301,7 +301,7 @@ impl Connection {
         }
         let ended = Some(Ended::Message(message.opcode(), Place::Kept));
         Ok(Progress {
-            inflation_work,
+            payload_work,
             ..Progress::new(taken, ended)
         })
     }
@@ -417,8 +417,8 @@ struct Progress {
     taken: usize,
     /// The message or control frame that ended with them.
     ended: Option<Ended>,
-    /// What inflating took, beyond looking at a frame.
-    inflation_work: usize,
+    /// What its payload took, beyond looking at a frame.
+    payload_work: usize,
 }
 
 impl Progress {
@@ -426,7 +426,7 @@ impl Progress {
         Self {
             taken,
             ended,
-            inflation_work: 0,
+            payload_work: 0,
         }
     }
 }
@@ -494,6 +494,9 @@ pub const WORK_PER_CALL: usize = 8 * 1024;
 
 /// A frame, or a part of one.
 const WORK_PER_FRAME: usize = 64;
+
+/// Bytes of a message that comes in parts, which are unmasked, checked and copied.
+const BYTES_PER_WORK: usize = 4;
 
 /// A byte of a compressed message, beyond what it inflates to: usually less, and 100 where there is
 /// nothing but tables of codes.

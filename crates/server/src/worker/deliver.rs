@@ -105,6 +105,7 @@ impl Desk {
                 break;
             }
             let Some(event) = connection.session.poll(&mut input, now) else {
+                work = input.work();
                 break;
             };
             match event {
