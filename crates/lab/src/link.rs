@@ -515,7 +515,7 @@ fn tun_path(spec: &LinkSpec, notes: &mut Vec<String>) -> io::Result<Path> {
     if !forwarder.is_real_time() {
         notes.push("the forwarder got no real-time priority".to_owned());
     }
-    if !spec.forwarder_cpus.is_empty() {
+    if forwarder.is_placed() {
         let cpus: Vec<String> = spec.forwarder_cpus.iter().map(usize::to_string).collect();
         let cpus = cpus.join(", ");
         notes.push(format!(

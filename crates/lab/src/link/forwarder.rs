@@ -36,6 +36,7 @@ impl Forwarder {
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             thread: AtomicI32::new(0),
             real_time: AtomicBool::new(false),
+            is_placed: AtomicBool::new(false),
         });
         let (client, server) = (Arc::new(client), Arc::new(server));
         let up = DelayLine::new(spec, spec.seed);
@@ -79,6 +80,11 @@ impl Forwarder {
     pub(crate) fn is_real_time(&self) -> bool {
         self.shared.real_time.load(Relaxed)
     }
+
+    /// Whether the thread stays on the processors that it was given.
+    pub(crate) fn is_placed(&self) -> bool {
+        self.shared.is_placed.load(Relaxed)
+    }
 }
 
 impl Drop for Forwarder {
@@ -107,6 +113,7 @@ struct Shared {
     /// Kernel id of the thread, for its CPU clock.
     thread: AtomicI32,
     real_time: AtomicBool,
+    is_placed: AtomicBool,
 }
 
 /// What carries packets one way.
@@ -132,8 +139,8 @@ struct Pump {
 impl Pump {
     fn prepare_thread(&mut self, cpus: &[usize]) {
         if !cpus.is_empty() {
-            // Anywhere else it is no less punctual, only less often in the same company.
-            let _ = scheduling::stay_on(cpus);
+            let is_placed = scheduling::stay_on(cpus).is_ok();
+            self.shared.is_placed.store(is_placed, Relaxed);
         }
         let thread = rustix::thread::gettid().as_raw_nonzero().get();
         self.shared.thread.store(thread, Relaxed);
