@@ -57,7 +57,7 @@ pub(crate) fn neighbour(programs: &Programs, table: &mut Table) -> Result<()> {
         let first = round % wanted.len();
         wanted.rotate_left(first);
         for two in wanted.chunks_mut(2) {
-            Trial::pair(two, programs)?;
+            Trial::pair(two, round % 2 == 1, programs)?;
         }
     }
     for trial in trials {
@@ -97,21 +97,32 @@ impl Trial {
         self.ratios.len() < PAIRS && self.disturbed < DISTURBED_MAX
     }
 
-    /// A run without any attack between the runs with one and with another: a pair for each.
-    fn pair(trials: &mut [&mut Self], programs: &Programs) -> Result<()> {
+    /// A run without any attack between the runs with one and with another: a pair for each. One
+    /// that has no other comes before it or, if `is_after`, after it.
+    fn pair(trials: &mut [&mut Self], is_after: bool, programs: &Programs) -> Result<()> {
+        let mut order: Vec<Option<usize>> = match trials.len() {
+            1 => vec![Some(0), None],
+            _ => vec![Some(0), None, Some(1)],
+        };
+        if is_after {
+            order.reverse();
+        }
         let mut moments = vec![HostMoment::now()?];
         let mut felt = Vec::new();
-        let mut names = trials.iter().map(|trial| Some(trial.name.as_str()));
-        let order = [names.next().flatten(), None, names.next().flatten()];
-        // One that has no other is followed by the run without it.
-        for attack in order.into_iter().take(trials.len() + 1) {
-            felt.push(run(programs, attack)?);
+        for &with in &order {
+            felt.push(run(
+                programs,
+                with.map(|place| trials[place].name.as_str()),
+            )?);
             moments.push(HostMoment::now()?);
         }
-        for (place, trial) in trials.iter_mut().enumerate() {
-            let (with, without) = (&felt[2 * place], &felt[1]);
-            let stolen = moments[place + 2].stolen_since(moments[place]);
-            trial.add(with, without, stolen);
+        let without = order.iter().position(Option::is_none).unwrap_or(0);
+        for (at, place) in order.iter().enumerate() {
+            if let Some(place) = *place {
+                let (first, last) = (at.min(without), at.max(without));
+                let stolen = moments[last + 1].stolen_since(moments[first]);
+                trials[place].add(&felt[at], &felt[without], stolen);
+            }
         }
         Ok(())
     }
@@ -172,7 +183,7 @@ fn run(programs: &Programs, attack: Option<&str>) -> Result<Felt> {
     Ok(Felt {
         p99_us: run.number("/latency/response/p99_us")?,
         lost: run.count("/messages/lost")?,
-        strikes: attacker.map_or(Ok(0), Attacker::strikes)?,
+        strikes: attacker.map_or(Ok(0), Attacker::strikes).unwrap_or(0),
     })
 }
 

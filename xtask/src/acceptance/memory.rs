@@ -75,7 +75,8 @@ pub(crate) fn compressed(programs: &Programs, table: &mut Table) -> Result<()> {
         // Some connections first, on each worker: the compressors of a worker are not the price of
         // a connection. They are printed by themselves, as the difference to the server before.
         let cold = rss_bytes(&server.proc())?;
-        programs.load(None, &url, &format!("-c 16 -n 320 {messages}"))?;
+        // They leave little behind that the others could use again.
+        programs.load(None, &url, &format!("-c 16 -n 32 {messages}"))?;
         let empty = rss_bytes(&server.proc())?;
         let sampler = Sampler::start(&server);
         // 15 messages of 4 KiB fill a window of 32 KiB.
