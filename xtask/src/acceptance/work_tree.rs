@@ -15,6 +15,22 @@ pub(crate) struct Defect {
     pub(crate) wrong: &'static str,
 }
 
+impl Defect {
+    /// The file that it belongs into, and what that says.
+    pub(crate) fn find(&self, tree: &Path) -> Result<(PathBuf, String)> {
+        let path = tree.join(self.path);
+        let text = std::fs::read_to_string(&path).with_context(|| self.path)?;
+        let found = text.matches(self.right).count();
+        ensure!(
+            found == 1,
+            "{}: `{}` occurs {found} times",
+            self.path,
+            self.right
+        );
+        Ok((path, text))
+    }
+}
+
 /// The committed state in a folder of its own, so that nobody's files are touched; removed when
 /// dropped.
 pub(crate) struct WorkTree(PathBuf);
@@ -37,15 +53,7 @@ impl WorkTree {
 
     /// Puts a defect in, until what is returned is dropped.
     pub(crate) fn plant(&self, defect: &Defect) -> Result<Planted> {
-        let path = self.0.join(defect.path);
-        let text = std::fs::read_to_string(&path).with_context(|| defect.path)?;
-        let found = text.matches(defect.right).count();
-        ensure!(
-            found == 1,
-            "{}: `{}` occurs {found} times",
-            defect.path,
-            defect.right
-        );
+        let (path, text) = defect.find(&self.0)?;
         std::fs::write(&path, text.replace(defect.right, defect.wrong))?;
         Ok(Planted { path, text })
     }

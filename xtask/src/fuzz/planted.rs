@@ -26,9 +26,9 @@ const PLANTED: [Defect; TARGETS.len()] = [
     },
     Defect {
         name: "the rest of a character that a read cut is not expected",
-        path: "crates/proto/src/message.rs",
-        right: "self.valid_bytes += error.valid_up_to();",
-        wrong: "self.valid_bytes = self.payload.len();",
+        path: "crates/proto/src/payload.rs",
+        right: "self.unchecked_bytes -= error.valid_up_to();",
+        wrong: "self.unchecked_bytes = 0;",
     },
     Defect {
         name: "the agreed window is left by one bit",
@@ -76,3 +76,16 @@ pub(crate) fn planted() -> Result<ExitCode> {
 }
 
 const FOUND_IN_MAX: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::place;
+
+    #[test]
+    fn each_defect_has_its_place() {
+        for defect in &PLANTED {
+            defect.find(place::root()).unwrap();
+        }
+    }
+}
