@@ -113,8 +113,10 @@ struct Bars {
 
 impl Range {
     fn of(group: &Group<'_>, pick: Pick) -> Option<Self> {
+        // As the edges are: one that lies outside by a rounding hides its whole bar.
+        let (low, high) = value_range(&group.cells, pick)?;
         Some(Self {
-            bins: value_range(&group.cells, pick)?,
+            bins: (rounded(low), rounded(high)),
         })
     }
 }
@@ -229,3 +231,30 @@ fn significant(value: f64) -> f64 {
 }
 
 const BIN_COUNT: usize = 90;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn all_bars_lie_within_the_axis() {
+        for scale in 1..200 {
+            let cell = sample::cell(10, 0.1 + f64::from(scale) / 7.0, 2, 1);
+            let group = Group { cells: vec![&cell] };
+            let range = Range::of(&group, Pick::Response).unwrap();
+            let ranges = Ranges {
+                one_way: None,
+                response: Some(range),
+            };
+            let data = CellData::of(&cell, 0, &ranges).response.unwrap();
+            let edges = &data.bins.edges;
+            let (low, high) = range.bins;
+            let (first, last) = (edges[0], edges[edges.len() - 1]);
+            assert!(
+                first >= low && last <= high,
+                "{first} to {last} on {low} to {high}"
+            );
+        }
+    }
+}
