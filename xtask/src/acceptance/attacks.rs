@@ -54,8 +54,6 @@ pub(crate) fn neighbour(programs: &Programs, table: &mut Table) -> Result<()> {
             break;
         }
         // So that each comes now before and now after the run without it.
-        let first = round % wanted.len();
-        wanted.rotate_left(first);
         for two in wanted.chunks_mut(2) {
             Trial::pair(two, round % 2 == 1, programs)?;
         }
