@@ -190,6 +190,18 @@ mod tests {
     }
 
     #[test]
+    fn many_parts_cost_linear_time() {
+        let mut payload = Payload::new(false);
+        let mut moves = 0;
+        for _ in 0..10_000 {
+            let before = payload.memory_bytes();
+            payload.extend(&[0; 10], 1 << 20);
+            moves += u32::from(payload.memory_bytes() != before);
+        }
+        assert!(moves < 20, "{moves} reallocations");
+    }
+
+    #[test]
     fn room_to_write_is_within_a_piece() {
         let mut payload = Payload::new(false);
         while payload.len() < 2 * PIECE_BYTES + 100 {

@@ -129,6 +129,15 @@ fn one_call_passes_only_so_many_frames() {
 }
 
 #[test]
+fn the_bytes_of_an_unfinished_message_are_work() {
+    let mut frame = masked(BINARY, true, &[0; 300_000]);
+    let mut server = Connection::server(&Limits::default());
+    let step = server.receive(&mut frame[..262_144], &mut vec![], &mut Codec::new());
+    assert!(step.event.is_none() && step.taken == 262_144);
+    assert!(step.work > 60_000, "{}", step.work);
+}
+
+#[test]
 fn fragments_are_of_the_size_asked_for() {
     let mut server = End::server();
     let End {
