@@ -25,6 +25,7 @@ pub(crate) fn outcome(plan: &Plan, records: &Records) -> Outcome {
     let lost = cell.messages.lost;
     let never_up = records.totals.counters.connects_ok == 0;
     cell.assessment = assess(&Evidence {
+        targets: &targets(plan),
         totals: &records.totals,
         connections: u64::from(plan.scenario.connections_total()),
         online: records.online,
@@ -54,6 +55,15 @@ pub(crate) fn outcome(plan: &Plan, records: &Records) -> Outcome {
     Outcome { cell, ending }
 }
 
+/// The first target, and how many more there are.
+fn targets(plan: &Plan) -> String {
+    match plan.scenario.targets.as_slice() {
+        [] => String::new(),
+        [only] => only.to_string(),
+        [first, others @ ..] => format!("{first} (and {} more)", others.len()),
+    }
+}
+
 fn ending(plan: &Plan, records: &Records) -> Ending {
     let cause = || {
         let worst = records
@@ -68,7 +78,11 @@ fn ending(plan: &Plan, records: &Records) -> Ending {
         return Ending::Interrupted;
     }
     if records.totals.counters.connects_ok == 0 {
-        return Ending::Died(format!("no connection could be made{}", cause()));
+        let targets = targets(plan);
+        return Ending::Died(format!(
+            "no connection could be made to {targets}{}",
+            cause()
+        ));
     }
     if let Some(at_ns) = records.died_ns {
         let after_s = after_s(at_ns);

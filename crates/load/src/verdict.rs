@@ -36,6 +36,8 @@ use crate::tally::Tally;
 /// Everything a verdict is drawn from.
 #[derive(Debug)]
 pub(crate) struct Evidence<'a> {
+    /// Where the connections were to go.
+    pub(crate) targets: &'a str,
     /// The sum of all tallies.
     pub(crate) totals: &'a Tally,
     /// Connections the scenario wants.
@@ -104,7 +106,7 @@ fn weigh_ending(evidence: &Evidence<'_>, assessment: &mut Assessment) {
         });
         assessment.add(
             Verdict::Invalid,
-            format!("no connection could be made{why}"),
+            format!("no connection could be made to {}{why}", evidence.targets),
         );
         return;
     }

@@ -27,7 +27,10 @@ fn a_refused_port_is_a_result_with_its_reason() {
     assert_eq!(outcome.verdict(), Verdict::Invalid);
     assert_eq!(outcome.cell.connects.failed, 10);
     let reasons = outcome.cell.assessment.reasons().join(" ");
-    assert!(reasons.contains("no connection could be made"), "{reasons}");
+    assert!(
+        reasons.contains("no connection could be made to ws://"),
+        "{reasons}"
+    );
     assert!(reasons.contains("refused"), "{reasons}");
     assert!(matches!(outcome.ending, Ending::Died(_)));
 }

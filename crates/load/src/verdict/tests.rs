@@ -21,6 +21,7 @@ fn evidence(totals: &Tally) -> Evidence<'_> {
         connections: 10,
         online: 10,
         sends: true,
+        targets: "ws://127.0.0.1:1/",
         unsent_waiting: 0,
         unsent_down: 0,
         unsent_ready: 0,

@@ -227,12 +227,13 @@ fn consequence(event: SessionEvent<'_>) -> Option<Consequence> {
                 "the server answered {status} instead of an upgrade"
             )),
         ),
-        SessionEvent::Closed { code, local, .. } => {
+        SessionEvent::Closed {
+            code,
+            reason,
+            local,
+        } => {
             let code = code.map_or(NO_CODE, CloseCode::as_u16);
-            (
-                code,
-                (!local).then(|| format!("the server closed with {code}")),
-            )
+            (code, (!local).then(|| farewell(code, reason)))
         }
         SessionEvent::Failed(error) => (ABNORMAL, Some(error.to_string())),
         SessionEvent::Request(_)
@@ -242,6 +243,15 @@ fn consequence(event: SessionEvent<'_>) -> Option<Consequence> {
         | SessionEvent::Pong(_) => return None,
     };
     Some(Consequence::Ended { code, error })
+}
+
+/// A close of the server with the reason it gave. The reason is the peer's text: what is not to be
+/// shown on a terminal is escaped.
+fn farewell(code: u16, reason: &str) -> String {
+    match reason {
+        "" => format!("the server closed with {code}"),
+        reason => format!("the server closed with {code}: {}", reason.escape_debug()),
+    }
 }
 
 /// About 3 us each, so that what is due waits some 200 us at most.
@@ -258,6 +268,15 @@ const ABNORMAL: u16 = 1006;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_close_of_the_server_comes_with_its_reason() {
+        assert_eq!(farewell(1011, ""), "the server closed with 1011");
+        assert_eq!(
+            farewell(1008, "too\u{1b}[31m fast"),
+            "the server closed with 1008: too\\u{1b}[31m fast"
+        );
+    }
 
     #[test]
     fn a_stamp_is_shared_by_a_few_small_buffers_only() {
