@@ -5,6 +5,13 @@ local time = require("moonwire.time")
 local config = require("moonwire.config")
 
 local REPLIES_MAX = 1000
+local SETTINGS = { replies = true, time_unit = true }
+
+for name in pairs(config) do
+  if not SETTINGS[name] then
+    error('config: there is no "' .. tostring(name) .. '", only "replies" and "time_unit"')
+  end
+end
 
 local now = ({ us = time.wall_us, ms = time.wall_ms })[config.time_unit or "us"]
 if not now then
@@ -45,7 +52,7 @@ function amplify.onMessage(handler, opcode, message)
 
   local parsed, request = pcall(json.decode, message)
   if not parsed then
-    return refuse(handler, INVALID_DATA, request)
+    return refuse(handler, INVALID_DATA, "expected a JSON object: " .. request)
   end
   if type(request) ~= "table" or type(request.created_at) ~= "number" then
     return refuse(handler, UNSUPPORTED_DATA, "expected an object with the number created_at")

@@ -147,7 +147,10 @@ fn amplify_closes_on_nonsense_and_goes_on() {
     for malformed in [&b"{"[..], b"", b"[1,]", b"\xff\xfe", b"{\"a\":1} x"] {
         let (code, reason) = refusal(&mut amplify, malformed);
         assert_eq!(code, 1007);
-        assert!(reason.starts_with("json.decode: "), "{reason}");
+        assert!(
+            reason.starts_with("expected a JSON object: json.decode: "),
+            "{reason}"
+        );
         assert!(reason.contains("line 1 column"), "{reason}");
     }
     for unusable in [&b"1"[..], b"null", b"[]", b"{}", br#"{"created_at":"now"}"#] {
@@ -168,6 +171,7 @@ fn amplify_refuses_a_wrong_config() {
         (json!({ "replies": 0 }), "replies must be"),
         (json!({ "replies": 1.5 }), "replies must be"),
         (json!({ "replies": "four" }), "replies must be"),
+        (json!({ "replise": 4 }), "there is no \"replise\""),
     ] {
         let error = load("amplify", config).err().unwrap().to_string();
         assert!(error.contains(wanted), "{error}");
