@@ -28,7 +28,8 @@ pub(crate) fn run(extent: Extent) -> Result<ExitCode> {
         Extent::Quick => ALWAYS.to_vec(),
     };
     let mut tally = Tally::default();
-    for (name, work) in steps {
+    let mut left = steps.into_iter();
+    for (name, work) in left.by_ref() {
         tally += step::timed(name, work).unwrap_or_else(|error| {
             eprintln!("{name}: {error:#}");
             Tally::FAILED
@@ -36,6 +37,10 @@ pub(crate) fn run(extent: Extent) -> Result<ExitCode> {
         if tally.failed > 0 {
             break;
         }
+    }
+    let skipped: Vec<&str> = left.map(|(name, _)| name).collect();
+    if !skipped.is_empty() {
+        println!("== not run: {}", skipped.join(", "));
     }
     println!("== test: {:.1} s", begin.elapsed().as_secs_f64());
     println!("{} passed, {} failed", tally.passed, tally.failed);
