@@ -1,10 +1,10 @@
 //! `moonwire compare`: two runs, metric by metric.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
-use moonwire_report::{Style, compare, read_run};
+use moonwire_report::{Run, Style, compare, read_run};
 
 use crate::exit::Exit;
 use crate::output;
@@ -28,9 +28,17 @@ pub(crate) struct CompareArgs {
 }
 
 pub(crate) fn run(args: &CompareArgs) -> Result<Exit> {
-    let before = read_run(&run_file(&args.before))?;
-    let after = read_run(&run_file(&args.after))?;
+    let before = named(&args.before)?;
+    let after = named(&args.after)?;
     let comparison = compare(&before, Some(&after));
+    if comparison.changes().next().is_none() {
+        bail!(
+            "'{}' and '{}' have no cell in common: {}",
+            args.before.display(),
+            args.after.display(),
+            comparison.remarks().join(", ")
+        );
+    }
     output::answer(&if args.markdown {
         comparison.markdown()
     } else {
@@ -39,4 +47,14 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Exit> {
         })
     })?;
     Ok(Exit::Success)
+}
+
+/// A run under the name of its file: two runs of one scenario have the same name.
+fn named(path: &Path) -> Result<Run> {
+    let run = read_run(&run_file(path))?;
+    let name = match run.name.as_str() {
+        "" => path.display().to_string(),
+        name => format!("{} ({name})", path.display()),
+    };
+    Ok(Run { name, ..run })
 }

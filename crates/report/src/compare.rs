@@ -110,6 +110,12 @@ impl Comparison {
         self.sections.iter().flat_map(|section| &section.changes)
     }
 
+    /// What else is to be said: cells that only one run has, parameters that differ, and what
+    /// speaks against a cell.
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
     /// As text for a terminal.
     pub fn text(&self, style: Style) -> String {
         let bold = |text: &str| {

@@ -67,6 +67,47 @@ fn a_bench_whose_run_file_cannot_be_copied_prints_its_tables() {
 }
 
 #[test]
+fn runs_are_compared_under_the_names_of_their_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let mut bench = moonwire();
+    bench.args([
+        "bench",
+        "--clients",
+        "1,2",
+        "--batches",
+        "1",
+        "--wait",
+        "10",
+    ]);
+    bench.args(["--link-delay", "0", "--idle-poll", "off", "--repeats", "0"]);
+    bench.arg("--json").arg(file("a.json"));
+    run(bench.arg("--out").arg(file("out")));
+    let mut json: Value =
+        serde_json::from_str(&fs::read_to_string(file("a.json")).unwrap()).unwrap();
+    fs::write(file("b.json"), json.to_string()).unwrap();
+    for (clients, cell) in (3..).zip(json["cells"].as_array_mut().unwrap()) {
+        cell["clients"] = clients.into();
+    }
+    fs::write(file("other.json"), json.to_string()).unwrap();
+
+    let same = run(moonwire()
+        .arg("compare")
+        .args([file("a.json"), file("b.json")]));
+    assert_eq!(same.code, Some(0), "{same:?}");
+    for name in ["a.json (", "b.json (", "2 clients"] {
+        assert!(same.stdout.contains(name), "{name}: {same:?}");
+    }
+    let apart = run(moonwire()
+        .arg("compare")
+        .args([file("a.json"), file("other.json")]));
+    assert_eq!(apart.code, Some(BAD_CONFIGURATION), "{apart:?}");
+    for part in ["other.json", "no cell in common", "is in B only"] {
+        assert!(apart.stderr.contains(part), "{part}: {apart:?}");
+    }
+}
+
+#[test]
 fn a_full_stdout_is_said_and_not_a_success() {
     let server = Server::moonwire(&[]);
     let mut commands = vec![load(&server), moonwire(), moonwire()];
