@@ -4,6 +4,7 @@
 use crate::cell::{Cell, Parameters};
 use crate::format;
 use crate::run::Run;
+use crate::verdict::Verdict;
 
 /// Cells that differ only in their number of clients, fewest first.
 pub(crate) struct Group<'a> {
@@ -44,6 +45,15 @@ pub(crate) fn clients(cell: &Cell) -> String {
     match cell.parameters.clients {
         1 => "1 client".to_owned(),
         count => format!("{} clients", format::count(count)),
+    }
+}
+
+/// The name of a cell in a picture, which has no room for reasons: a verdict against it is beside
+/// it, because an INVALID cell sets the axes that all share.
+pub(crate) fn judged(cell: &Cell) -> String {
+    match cell.assessment.verdict() {
+        Verdict::Valid => clients(cell),
+        verdict @ (Verdict::Suspect | Verdict::Invalid) => format!("{}, {verdict}", clients(cell)),
     }
 }
 
@@ -138,6 +148,14 @@ fn common(cell: &Cell) -> Parameters {
 mod tests {
     use super::*;
     use crate::sample;
+
+    #[test]
+    fn a_picture_names_the_verdict_against_a_cell() {
+        let mut cell = sample::cell(1000, 1.0, 2, 1);
+        assert_eq!(judged(&cell), "1,000 clients");
+        cell.assessment.add(Verdict::Invalid, "late");
+        assert_eq!(judged(&cell), "1,000 clients, INVALID");
+    }
 
     #[test]
     fn cells_group_by_everything_but_their_clients() {

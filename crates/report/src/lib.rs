@@ -46,5 +46,5 @@ pub use crate::plots::{Plot, plots, png};
 pub use crate::quantiles::Quantiles;
 pub use crate::replies::{Reply, ReplyWriter};
 pub use crate::run::{Content, Run, RunError, RunProblem};
-pub use crate::summary::{Style, summary};
+pub use crate::summary::{Style, objection, summary};
 pub use crate::verdict::{Assessment, Verdict};

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::cell::Cell;
-use crate::groups::{Group, clients};
+use crate::groups::{Group, judged};
 use crate::histogram::Histogram;
 use crate::interval::{Interval, IntervalLatency};
 use crate::palette::series_color;
@@ -132,7 +132,7 @@ impl CellData {
         let percent = |share: Option<f64>| share.map(|share| rounded(share * 100.0));
         Self {
             key: cell.parameters.key(),
-            label: clients(cell),
+            label: judged(cell),
             color: series_color(column),
             seconds: intervals
                 .iter()

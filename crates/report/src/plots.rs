@@ -8,7 +8,7 @@ use crate::axis::{Axis, Unit};
 use crate::cell::Cell;
 use crate::chart::{Chart, Mark, Panel};
 use crate::format;
-use crate::groups::{Group, clients};
+use crate::groups::{Group, judged};
 use crate::histogram::Histogram;
 use crate::interval::IntervalLatency;
 use crate::palette::{BLUE, GREY, ORANGE, VERMILLION, series_color};
@@ -34,7 +34,7 @@ pub fn plots(run: &Run) -> Vec<Plot> {
         plots.extend(group_plots(&group.cells, &group.title(), &group.key()));
         if group.cells.len() > 1 {
             for cell in &group.cells {
-                let title = format!("{}, {}", clients(cell), group.title());
+                let title = format!("{}, {}", judged(cell), group.title());
                 plots.extend(group_plots(&[cell], &title, &cell.parameters.key()));
             }
         }
@@ -163,7 +163,7 @@ fn time_panels(cells: &[&Cell], pick: Pick) -> Vec<Panel> {
             width,
         };
         Panel {
-            title: clients(cell),
+            title: judged(cell),
             notes: Vec::new(),
             x: Axis::linear("time since the first send", Unit::Seconds, 0.0, end_s),
             y: Axis::fitting("latency, per second", Unit::Latency, low, high),
@@ -227,7 +227,7 @@ fn bar_panels(
             marks.extend(shown.map(|x| Mark::Vertical { x, text, line }));
         }
         Panel {
-            title: clients(cell),
+            title: judged(cell),
             notes: notes(&found, whole),
             x: Axis::logarithmic("latency", Unit::Latency, range.0, range.1),
             y: Axis::linear(y_label, Unit::Percent, 0.0, high * 1.1),
@@ -275,7 +275,7 @@ fn percentile_panel(
             color,
             width: 2.2,
         });
-        legend.push((clients(cell), color));
+        legend.push((judged(cell), color));
     }
     let panel = Panel {
         title: String::new(),

@@ -124,7 +124,7 @@ impl Run {
         }
     }
 
-    /// The reasons of the verdict; those of a bench name their cell.
+    /// The reasons of the verdict; those of a bench name their cell and its verdict.
     pub fn verdict_reasons(&self) -> Vec<String> {
         match &self.content {
             Content::Load(cell) => cell.assessment.reasons().to_vec(),
@@ -137,8 +137,11 @@ impl Run {
                     } else {
                         cell.parameters.key()
                     };
+                    let verdict = cell.assessment.verdict();
                     let reasons = cell.assessment.reasons().iter();
-                    reasons.map(|reason| format!("{name}: {reason}")).collect()
+                    reasons
+                        .map(|reason| format!("{name} ({verdict}): {reason}"))
+                        .collect()
                 };
                 cells.iter().flat_map(reasons).collect()
             }

@@ -29,6 +29,13 @@ pub fn summary(run: &Run, style: Style) -> String {
 fn load_summary(cell: &Cell, style: Style) -> String {
     let mut text = verdict_lines(cell.assessment.verdict(), cell.assessment.reasons(), style);
     text.push_str(&threshold_lines(&cell.thresholds, style));
+    if !is_connected(cell) {
+        // The reason names what went wrong most often; a page of zeros would hide it.
+        if cell.errors.len() > 1 {
+            text.push_str(&count_section("Errors", "error", &cell.errors, style));
+        }
+        return text;
+    }
     if let Some(reason) = cell.ended_early.as_deref().filter(|it| !is_said(cell, it)) {
         text.push_str(&format!("ended early: {reason}\n"));
     }
@@ -54,6 +61,32 @@ fn load_summary(cell: &Cell, style: Style) -> String {
     text
 }
 
+/// What speaks against a run in one line: its verdict with the reasons, thresholds that were not
+/// met. `None` where nothing does.
+pub fn objection(run: &Run) -> Option<String> {
+    let failed = |threshold: &&Threshold| !threshold.passed;
+    let thresholds = run.cells().iter().flat_map(|cell| &cell.thresholds);
+    let thresholds = thresholds.filter(failed).map(|threshold| {
+        format!(
+            "threshold {} failed, found {}",
+            threshold.expression, threshold.actual
+        )
+    });
+    let mut parts = match run.verdict() {
+        Verdict::Valid => Vec::new(),
+        verdict @ (Verdict::Suspect | Verdict::Invalid) => {
+            vec![format!("{verdict}: {}", run.verdict_reasons().join("; "))]
+        }
+    };
+    parts.extend(thresholds);
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// Whether there was a connection, and so anything to measure.
+fn is_connected(cell: &Cell) -> bool {
+    cell.connects.ok > 0
+}
+
 /// Whether the verdict says why the run ended already.
 fn is_said(cell: &Cell, ending: &str) -> bool {
     let reasons = cell.assessment.reasons();
@@ -63,6 +96,9 @@ fn is_said(cell: &Cell, ending: &str) -> bool {
 fn bench_summary(run: &Run, style: Style) -> String {
     let mut text = verdict_lines(run.verdict(), &run.verdict_reasons(), style);
     for group in Group::all(run) {
+        if !group.cells.iter().any(|cell| is_connected(cell)) {
+            continue;
+        }
         text.push_str(&section(&group.title(), style));
         text.push_str(&tables::counter_table(&group).to_text());
         for pick in [Pick::OneWay, Pick::Response] {
@@ -338,9 +374,49 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_never_connected_has_no_tables_of_zeros() {
+        let mut cell = Cell::default();
+        let reason = "no connection could be made to ws://127.0.0.1:1/: refused (2 times)";
+        cell.assessment.add(Verdict::Invalid, reason);
+        cell.errors = [("refused".to_owned(), 2)].into();
+        let load = Run {
+            content: Content::Load(Box::new(cell.clone())),
+            ..Run::default()
+        };
+        let text = summary(&load, Style::default());
+        assert_eq!(text, format!("INVALID: {reason}\n"));
+        assert_eq!(objection(&load).unwrap(), format!("INVALID: {reason}"));
+        let bench = Run {
+            content: Content::Bench(vec![cell]),
+            ..Run::default()
+        };
+        let text = summary(&bench, Style::default());
+        assert_eq!(text, format!("INVALID: 0 clients (INVALID): {reason}\n"));
+    }
+
+    #[test]
+    fn an_objection_names_what_was_not_met() {
+        let found = objection(&load()).unwrap();
+        assert_eq!(
+            found,
+            "SUSPECT: CPU pressure from outside was 12.0 %; \
+             threshold response.p99<5ms failed, found 44.8 ms"
+        );
+        let mut run = load();
+        let Content::Load(cell) = &mut run.content else {
+            panic!("a load run")
+        };
+        cell.assessment = crate::verdict::Assessment::valid();
+        cell.thresholds.clear();
+        assert_eq!(objection(&run), None);
+    }
+
+    #[test]
     fn a_run_without_a_sample_has_no_empty_table() {
+        let mut cell = Cell::default();
+        cell.connects.ok = 1;
         let run = Run {
-            content: Content::Load(Box::default()),
+            content: Content::Load(Box::new(cell)),
             ..Run::default()
         };
         let text = summary(&run, Style::default());

@@ -97,7 +97,7 @@ pub(crate) struct BenchArgs {
     /// Stream one line per reply into a CSV of each cell beside the report
     #[arg(long)]
     pub(crate) csv: bool,
-    /// No progress and no tables
+    /// No progress and no tables: one line on stderr if something speaks against the run
     #[arg(long)]
     pub(crate) quiet: bool,
 }

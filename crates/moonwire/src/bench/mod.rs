@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
 use moonwire_lab::{BenchEnding, BenchOutcome, BenchSpec, bench};
-use moonwire_report::{Style, Verdict, summary};
+use moonwire_report::{Style, Verdict, objection, summary};
 
 pub(crate) use self::args::BenchArgs;
 use self::watch::Watch;
@@ -41,6 +41,10 @@ pub(crate) fn run(args: BenchArgs) -> Result<Exit> {
             None => "no cell was measured".to_owned(),
         };
         said = output::answer(&format!("{}\n\n{end}", tables.trim_end()));
+    } else {
+        objection(&outcome.run)
+            .iter()
+            .for_each(|line| output::complain(line));
     }
     Ok(output::exit_after(exit_of(&outcome), [said, json]))
 }

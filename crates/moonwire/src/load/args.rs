@@ -168,7 +168,7 @@ pub(crate) struct OutputArgs {
     /// Stream one line per reply into this CSV (amplify payload only)
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
-    /// No progress and no summary
+    /// No progress and no summary: one line on stderr if something speaks against the run
     #[arg(long)]
     pub(crate) quiet: bool,
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use moonwire_lab::{LocalServer, describe_environment};
 use moonwire_load::{Control, Ending, Outcome, Progress, Scenario};
-use moonwire_report::{Content, Run, Style, Verdict, render_all, summary, write_run};
+use moonwire_report::{Content, Run, Style, Verdict, objection, render_all, summary, write_run};
 
 use self::args::OutputArgs;
 pub(crate) use self::args::{LoadArgs, TimeUnit};
@@ -120,6 +120,10 @@ fn publish(run: &Run, args: &OutputArgs) -> [Result<()>; 3] {
             color: output::colour(),
         };
         said = output::answer(&summary(run, style));
+    } else {
+        objection(run)
+            .iter()
+            .for_each(|line| output::complain(line));
     }
     let json = args.json.as_ref();
     let json = json.map_or(Ok(()), |path| write_json(run, path));

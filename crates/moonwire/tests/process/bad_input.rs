@@ -127,6 +127,14 @@ fn a_refused_port_is_a_run_without_a_verdict_to_trust() {
     let outcome = run(moonwire().args(["load", &url, "-c", "2", "-n", "10", "--drain", "1s"]));
     assert_eq!(outcome.code, Some(INVALID), "{outcome:?}");
     assert!(said(&outcome).contains("refused"), "{outcome:?}");
+    assert!(!outcome.stdout.contains("Summary"), "{outcome:?}");
+    let outcome = run(moonwire().args(["load", &url, "-c", "2", "-n", "10", "--quiet"]));
+    assert_eq!(outcome.code, Some(INVALID), "{outcome:?}");
+    assert_eq!(outcome.stdout, "");
+    assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:?}");
+    for word in ["INVALID", "refused", url.as_str()] {
+        assert!(outcome.stderr.contains(word), "{word}: {outcome:?}");
+    }
 }
 
 #[test]
