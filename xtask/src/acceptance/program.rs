@@ -81,22 +81,21 @@ impl Programs {
     /// `moonwire load URL ARGUMENTS`, run to its end.
     pub(crate) fn load(&self, core: Option<u8>, url: &str, arguments: &str) -> Result<RunFile> {
         eprintln!("   moonwire load {url} {arguments}");
-        let file = self.results.path().join("run.json");
+        // Of its own, because two may run at the same time.
+        let file = tempfile::NamedTempFile::new_in(&self.results)?;
         let mut command = self.moonwire(core);
         command
             .args(["load", url])
             .args(arguments.split(' '))
             .arg("--json")
-            .arg(&file);
+            .arg(file.path());
         let output = command.stdin(Stdio::null()).output()?;
-        let text = std::fs::read_to_string(&file).with_context(|| {
-            let said = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
-            format!(
-                "{command:?} left no Run file:\n{}",
-                String::from_utf8_lossy(&said)
-            )
-        })?;
-        std::fs::remove_file(&file)?;
+        let text = std::fs::read_to_string(file.path())?;
+        ensure!(
+            !text.is_empty(),
+            "{command:?} left no Run file:\n{}",
+            String::from_utf8_lossy(&[output.stdout, output.stderr].concat())
+        );
         RunFile::parse(&text)
     }
 
