@@ -79,6 +79,9 @@ impl Origin {
     /// front of the server may have spoken TLS.
     fn is_of(&self, host: &str, is_tls: bool) -> bool {
         let scheme = if is_tls { "https" } else { &self.scheme };
+        if self.scheme != scheme {
+            return false;
+        }
         let Some((name, port)) = host_and_port(host) else {
             return false;
         };
@@ -177,6 +180,8 @@ mod tests {
             ("example.com", "https://example.com:8443", true),
             // An unencrypted page is anybody's on the way.
             ("example.com", "http://example.com", true),
+            ("example.com", "http://example.com:443", true),
+            ("example.com:8443", "http://example.com:8443", true),
             ("example.com:8080", "http://example.com", false),
             ("example.com", "null", false),
             ("example.com", "", false),
