@@ -4,9 +4,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::str;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-
 use super::{
     Acceptance, ClientKey, Request, RequestReader, ResponseReader, UpgradeRequest, accept_response,
 };
@@ -154,17 +151,14 @@ fn upgrade(
     subprotocol: Option<String>,
     deflate: Option<DeflateOffer>,
 ) -> UpgradeRequest {
-    let nonce = key.map(|key| {
-        let nonce = STANDARD.decode(key).expect("the key is valid");
-        nonce.try_into().expect("the key is 16 bytes")
-    });
+    let key = key.map(|key| ClientKey::of_text(key).expect("the key is valid"));
     UpgradeRequest {
         host: "a".into(),
         target: "/".into(),
         subprotocols: subprotocol.into_iter().collect(),
         headers: Vec::new(),
         deflate,
-        key: ClientKey::from_nonce(nonce.unwrap_or(*b"the sample nonce")),
+        key: key.unwrap_or(ClientKey::from_nonce(*b"the sample nonce")),
     }
 }
 

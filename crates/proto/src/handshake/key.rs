@@ -3,7 +3,8 @@
 use core::str;
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use sha1::{Digest, Sha1};
 
 use crate::connection::MaskSource;
@@ -31,6 +32,13 @@ impl ClientKey {
         Self(key)
     }
 
+    /// A key as it came, if it is one.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn of_text(key: &str) -> Option<Self> {
+        let chars = key.as_bytes().try_into().ok()?;
+        is_client_key(key).then_some(Self(chars))
+    }
+
     /// The key as it appears in the request.
     pub fn as_str(&self) -> &str {
         str::from_utf8(&self.0).expect("base64 is ASCII")
@@ -49,10 +57,16 @@ pub fn accept_key(key: &str) -> [u8; ACCEPT_CHARS] {
     accept
 }
 
-/// Whether `key` is base64 of 16 bytes (RFC 6455, 4.2.1, item 5).
+/// Whether `key` is base64 of 16 bytes (RFC 6455, 4.2.1, item 5). The four bits that its last
+/// character has too many may be anything, as RFC 4648, 3.5 allows: the example of RFC 6455, 4.1,
+/// which clients send, has some that are not zero.
 pub(super) fn is_client_key(key: &str) -> bool {
+    const LENIENT: GeneralPurpose = GeneralPurpose::new(
+        &alphabet::STANDARD,
+        GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+    );
     let mut nonce = [0; NONCE_BYTES + 2];
-    key.len() == KEY_CHARS && STANDARD.decode_slice(key, &mut nonce) == Ok(NONCE_BYTES)
+    key.len() == KEY_CHARS && LENIENT.decode_slice(key, &mut nonce) == Ok(NONCE_BYTES)
 }
 
 /// What RFC 6455, 1.3 appends to the key before hashing.
@@ -85,12 +99,16 @@ mod tests {
     }
 
     #[test]
+    fn the_example_of_rfc_6455_section_4_1_is_a_key() {
+        assert!(is_client_key("AQIDBAUGBwgJCgsMDQ4PEC=="));
+    }
+
+    #[test]
     fn only_sixteen_bytes_of_base64_are_a_key() {
         for key in [
             "",
             "dGhlIHNhbXBsZSBub25jZQ",
             "dGhlIHNhbXBsZSBub25jZQ=",
-            "dGhlIHNhbXBsZSBub25jZR==",
             "dGhlIHNhbXBsZSBub25jZWE=",
             "dGhlIHNhbXBsZSBub25jZWFh",
             "dGhlIHNhbXBsZSBub25j!Q==",
