@@ -57,6 +57,8 @@ impl RequestReader {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Request {
     target: String,
+    /// The host of a target in absolute form.
+    authority: Option<String>,
     headers: Headers,
     is_upgrade: bool,
     is_head: bool,
@@ -81,8 +83,8 @@ impl Request {
             Some("HEAD") => true,
             _ => return Err(RequestError::MethodNotAllowed),
         };
-        let target = origin_form(parsed.path.unwrap_or_default());
-        let target = target.ok_or(RequestError::TargetInvalid)?;
+        let parts = authority_and_target(parsed.path.unwrap_or_default());
+        let (authority, target) = parts.ok_or(RequestError::TargetInvalid)?;
         let headers = Headers::from_parsed(parsed.headers);
         // RFC 6455, 4.1: the method of an upgrade is GET.
         let is_upgrade = !is_head
@@ -90,6 +92,7 @@ impl Request {
             && headers.has_member("upgrade", "websocket");
         let request = Self {
             target,
+            authority,
             headers,
             is_upgrade,
             is_head,
@@ -139,7 +142,8 @@ impl Request {
 
     /// Bytes that it holds in memory beyond itself.
     pub fn memory_bytes(&self) -> usize {
-        self.target.capacity() + self.headers.memory_bytes()
+        let authority = self.authority.as_ref().map_or(0, String::capacity);
+        self.target.capacity() + authority + self.headers.memory_bytes()
     }
 
     /// Whether the answer must have no body (RFC 9110, 9.3.2).
@@ -174,9 +178,11 @@ impl Request {
         &self.headers
     }
 
-    /// The `Host`: there is exactly one.
+    /// The host and port that the client wants: those of a target in absolute form, which go before
+    /// the `Host` (RFC 9112, 3.2.2), of which there is exactly one.
     pub fn host(&self) -> &str {
-        self.header("host").unwrap_or_default()
+        let authority = self.authority.as_deref();
+        authority.or(self.header("host")).unwrap_or_default()
     }
 
     /// Whether this asks for WebSocket; if so, its key and version are valid.
@@ -195,14 +201,14 @@ impl Request {
     }
 }
 
-/// The path and query of a target in origin form or absolute form (RFC 9112, 3.2), without a
-/// fragment (RFC 6455, 3).
-fn origin_form(target: &str) -> Option<String> {
+/// The host of a target in absolute form, and the path and query of one in that or in origin form
+/// (RFC 9112, 3.2), without a fragment (RFC 6455, 3).
+fn authority_and_target(target: &str) -> Option<(Option<String>, String)> {
     if target.contains('#') {
         return None;
     }
     if target.starts_with('/') {
-        return Some(target.into());
+        return Some((None, target.into()));
     }
     let (scheme, rest) = target.split_once("://")?;
     if !SCHEMES
@@ -216,7 +222,7 @@ fn origin_form(target: &str) -> Option<String> {
         return None;
     }
     let slash = if path.starts_with('/') { "" } else { "/" };
-    Some([slash, path].concat())
+    Some((Some(host.into()), [slash, path].concat()))
 }
 
 /// Why a request is refused.
@@ -388,6 +394,15 @@ mod tests {
             assert!(!request.is_upgrade(), "{head}");
             assert_eq!(request.path(), "/health");
         }
+    }
+
+    #[test]
+    fn the_host_of_the_target_goes_before_the_field() {
+        let request = upgrade_but(0, "GET http://victim.example:1/chat HTTP/1.1").unwrap();
+        assert_eq!(
+            (request.host(), request.path()),
+            ("victim.example:1", "/chat")
+        );
     }
 
     #[test]
