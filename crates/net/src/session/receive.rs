@@ -140,12 +140,14 @@ impl Session {
             return None;
         };
         connection.free_delivered();
-        if self.phase > Phase::Active || !connection.is_unfinished() {
+        let is_unfinished = self.phase <= Phase::Closing && connection.is_unfinished();
+        if !is_unfinished || self.phase > Phase::Active {
             self.message_began = Time::MAX;
-            return None;
-        }
-        if self.message_began == Time::MAX {
+        } else if self.message_began == Time::MAX {
             self.message_began = if self.is_paused { Time::default() } else { now };
+        }
+        if !is_unfinished {
+            return None;
         }
         if self.memory_bytes().total() <= self.limits.memory_bytes_max {
             return None;
