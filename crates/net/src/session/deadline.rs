@@ -6,14 +6,24 @@ use super::error::SessionError;
 use super::event::SessionEvent;
 use super::{Phase, Session, Stage};
 use crate::time::Time;
+use crate::tls::TlsError;
 
 impl Session {
     /// When [`on_deadline`](Self::on_deadline) is to be called; it may move later without notice
     /// and moves earlier only in `flush` and by the calls before it, so arm it after `flush`.
     pub fn deadline(&self) -> Option<Time> {
+        if self.is_exhausted() && self.phase < Phase::Finished {
+            // Now: what was to be sent is lost.
+            return Some(Time::default());
+        }
         let silence = self.silence_deadline();
         let message = self.message_deadline();
         silence.into_iter().chain(message).min()
+    }
+
+    /// Whether TLS cannot send any more.
+    fn is_exhausted(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_exhausted())
     }
 
     /// When the message that has begun must be complete.
@@ -54,6 +64,9 @@ impl Session {
     pub fn on_deadline(&mut self, untaken_bytes: usize, now: Time) -> Option<SessionEvent<'_>> {
         if self.deadline().is_none_or(|deadline| deadline > now) {
             return None;
+        }
+        if self.is_exhausted() && self.phase <= Phase::Closing {
+            return Some(self.time_out(SessionError::Tls(TlsError::KeysExhausted)));
         }
         if self
             .message_deadline()

@@ -214,6 +214,54 @@ fn a_certificate_that_nobody_signed_ends_both_ends_with_a_sentence() {
 }
 
 #[test]
+fn keys_that_may_not_be_used_any_more_end_the_session() {
+    let (mut world, addr, _) = tls_world();
+    let client = world.connect(addr, Some(&ClientTls::of_few_records(20)));
+    upgraded(&mut world, client);
+    let mut sent = 0;
+    run_until(&mut world, "the end", |world| {
+        if world.sessions.get(&client).is_some_and(Session::is_open) {
+            assert!(sent < 100, "the keys may not be used so often");
+            sent += 1;
+            world.session(client).send(Opcode::Binary, b"x").unwrap();
+        }
+        !world.sessions.contains_key(&client)
+    });
+    let story = world.story(client);
+    let why = |happened: &Happened| matches!(happened, Happened::Failed(why) if why.contains("connect again"));
+    assert!(story.iter().any(why), "{story:?}");
+}
+
+/// A message that comes after our close frame is held to the same bound.
+#[test]
+fn an_unfinished_message_has_its_bound_while_closing_too() {
+    let (mut world, addr) = world();
+    world.limits = Arc::new(SessionLimits {
+        memory_bytes_max: 100_000,
+        ..SessionLimits::default()
+    });
+    let client = world.connect(addr, None);
+    let server = upgraded(&mut world, client);
+    let now = world.driver.now();
+    let session = world.sessions.get_mut(&server).unwrap();
+    session.close(CloseCode::NORMAL, "");
+    let mut scratch = Plaintext::new();
+    // 1 MiB is announced, and a fifth of it comes.
+    let mut received = b"\x82\xff\0\0\0\0\0\x10\0\0\0\0\0\0".to_vec();
+    received.resize(200_000, 0);
+    let mut input = session.open(&mut received, &mut scratch).unwrap();
+    while session.poll(&mut input, now).is_some() {}
+    let ended = session.settle(now);
+    assert!(
+        matches!(
+            ended,
+            Some(SessionEvent::Failed(SessionError::MemoryExceeded))
+        ),
+        "{ended:?}"
+    );
+}
+
+#[test]
 fn nothing_listens() {
     let (mut world, _) = world();
     let free = listen_socket(([127, 0, 0, 1], 0).into(), false, 1).unwrap();

@@ -71,6 +71,45 @@ impl ClientTls {
         }
     }
 
+    /// One that speaks `version` only, and trusts anyone.
+    pub(crate) fn of_version(
+        version: &'static rustls::SupportedProtocolVersion,
+        provider: CryptoProvider,
+    ) -> Self {
+        let builder = ClientConfig::builder_with_provider(Arc::new(provider));
+        let builder = builder.with_protocol_versions(&[version]).unwrap();
+        let provider = super::provider();
+        let builder = builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AnyCertificate { provider }));
+        Self::with_config(builder.with_no_client_auth())
+    }
+
+    /// One of TLS 1.2 whose keys seal only so many records.
+    pub(crate) fn of_few_records(records_max: u64) -> Self {
+        use rustls::crypto::aws_lc_rs::{self, cipher_suite};
+        let suite = cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256;
+        let rustls::SupportedCipherSuite::Tls12(known) = suite else {
+            panic!("a suite of TLS 1.2");
+        };
+        let weak = rustls::Tls12CipherSuite {
+            common: rustls::crypto::CipherSuiteCommon {
+                suite: known.common.suite,
+                hash_provider: known.common.hash_provider,
+                confidentiality_limit: records_max,
+            },
+            prf_provider: known.prf_provider,
+            kx: known.kx,
+            sign: known.sign,
+            aead_alg: known.aead_alg,
+        };
+        let mut provider = aws_lc_rs::default_provider();
+        provider.cipher_suites = vec![rustls::SupportedCipherSuite::Tls12(Box::leak(Box::new(
+            weak,
+        )))];
+        Self::of_version(&rustls::version::TLS12, provider)
+    }
+
     pub(super) fn verifier(&self) -> Arc<dyn ServerCertVerifier> {
         Arc::new(AnyCertificate {
             provider: super::provider(),

@@ -33,6 +33,8 @@ pub enum TlsError {
     SelfSigned(rcgen::Error),
     /// The peer's certificate was not accepted, or ours was not by it.
     Certificate(String),
+    /// As much was sent as the keys of this version allow.
+    KeysExhausted,
     /// The peer broke TLS, or has nothing in common with us.
     Protocol(rustls::Error),
 }
@@ -113,6 +115,10 @@ impl fmt::Display for TlsError {
                 write!(f, "cannot make a development certificate: {error}")
             }
             Self::Certificate(sentence) => f.write_str(sentence),
+            Self::KeysExhausted => f.write_str(
+                "so much was sent that the keys must not be used any more, which TLS 1.2 cannot \
+                 change: connect again",
+            ),
             Self::Protocol(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {
                 f.write_str("TLS failed: the peer does not speak TLS; is its URL ws://?")
             }
@@ -128,6 +134,7 @@ impl Error for TlsError {
             Self::SelfSigned(error) => Some(error),
             Self::Protocol(error) => Some(error),
             Self::Content { .. }
+            | Self::KeysExhausted
             | Self::NoSystemRoots
             | Self::ServerName(_)
             | Self::Certificate(_) => None,

@@ -30,8 +30,10 @@ pub(crate) struct Records {
     notified: bool,
     /// Whether the peer's close_notify was opened; what it sends after it is ignored.
     ended: bool,
-    /// Whether opening has failed; nothing but what `outgoing` holds is of use any more.
+    /// Whether opening or sealing has failed; nothing but what `outgoing` holds is of use any more.
     failed: bool,
+    /// Whether the keys have sealed as much as they may, and so not all there was.
+    exhausted: bool,
 }
 
 impl Records {
@@ -54,6 +56,7 @@ impl Records {
             notified: false,
             ended: false,
             failed: false,
+            exhausted: false,
         }
     }
 
@@ -94,16 +97,18 @@ impl Records {
 
     /// Opens what is complete in `bytes`; how many of them are done with.
     fn open_in_place(&mut self, bytes: &mut [u8], out: &mut Vec<u8>) -> Result<usize, TlsError> {
-        let mut done = 0;
+        let (mut done, mut is_asked) = (0, false);
         while !self.ended && !self.failed {
             let rest = bytes.get_mut(done..).unwrap_or_default();
-            if rest.is_empty() {
+            if rest.is_empty() && !is_asked {
                 return Ok(done);
             }
             let step = self.connection.step(rest, out, &mut self.outgoing);
             done += step.done;
-            match step.progress? {
-                Progress::Further => {}
+            let progress = step.progress?;
+            is_asked = matches!(progress, Progress::Said);
+            match progress {
+                Progress::Further | Progress::Said => {}
                 Progress::Waiting => return Ok(done),
                 // The rest is ignored (RFC 8446, 6.1).
                 Progress::Ended => self.ended = true,
@@ -123,14 +128,36 @@ impl Records {
     }
 
     /// Seals `plaintext`, which there must not be before the handshake is done, into records
-    /// appended to `out`, after whatever TLS itself has to say.
+    /// appended to `out`, after whatever TLS itself has to say. All of it, or nothing more ever: see
+    /// [`is_exhausted`](Self::is_exhausted).
     pub(crate) fn write(&mut self, plaintext: &[u8], out: &mut Vec<u8>) {
         self.encode_queued();
         out.append(&mut std::mem::take(&mut self.outgoing));
         if !self.notified && !self.failed && !plaintext.is_empty() {
-            let seal = Seal::Plaintext(plaintext);
-            self.connection.seal(seal, &mut self.incomplete, out);
+            self.seal(Seal::Plaintext(plaintext), out);
         }
+    }
+
+    /// Seals into `out`, with nothing queued.
+    fn seal(&mut self, seal: Seal<'_>, out: &mut Vec<u8>) {
+        let mut sealed = self.connection.seal(seal, &mut self.incomplete, out);
+        if sealed == Sealed::PeerEnded {
+            self.ended = true;
+            sealed = self.connection.seal(seal, &mut self.incomplete, out);
+        }
+        if sealed == Sealed::Exhausted {
+            // It queues close_notify itself.
+            self.encode_queued();
+            out.append(&mut self.outgoing);
+            self.outgoing = Vec::new();
+            (self.exhausted, self.failed) = (true, true);
+        }
+    }
+
+    /// Whether a write could not seal all that it was given, because the keys may not be used any
+    /// more (RFC 8446, 5.5) and cannot be changed, as in TLS 1.2: the connection is over.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.exhausted
     }
 
     /// Whether TLS itself has something to send.
@@ -173,9 +200,9 @@ impl Records {
         if !self.notified && !self.failed {
             self.notified = true;
             self.encode_queued();
-            let (incomplete, outgoing) = (&mut self.incomplete, &mut self.outgoing);
-            self.connection
-                .seal(Seal::CloseNotify, incomplete, outgoing);
+            let mut outgoing = std::mem::take(&mut self.outgoing);
+            self.seal(Seal::CloseNotify, &mut outgoing);
+            self.outgoing = outgoing;
         }
     }
 
@@ -187,6 +214,7 @@ impl Records {
             let step = self.connection.step(incomplete, &mut Vec::new(), outgoing);
             debug_assert_eq!(step.done, 0, "open has opened all that can be");
             self.failed |= step.progress.is_err();
+            self.ended |= matches!(step.progress, Ok(Progress::Ended));
         }
     }
 }
@@ -215,7 +243,7 @@ impl Connection {
     }
 
     /// Seals into `out`, with `incomplete` as it was left by the last step and nothing queued.
-    fn seal(&mut self, seal: Seal<'_>, incomplete: &mut [u8], out: &mut Vec<u8>) {
+    fn seal(&mut self, seal: Seal<'_>, incomplete: &mut [u8], out: &mut Vec<u8>) -> Sealed {
         match self {
             Self::Client(client) => seal.apply(client.process_tls_records(incomplete), out),
             Self::Server(server) => seal.apply(server.process_tls_records(incomplete), out),
@@ -241,8 +269,11 @@ struct Step {
 }
 
 enum Progress {
-    /// There may be more to do.
+    /// There may be more to do with what was received.
     Further,
+    /// TLS itself said something. What was received before may have meant more than that, so there
+    /// may be more to do even if all of it is done with: rustls tells of a close_notify then.
+    Said,
     /// Nothing can be done before more is received.
     Waiting,
     /// The peer's close_notify.
@@ -269,11 +300,11 @@ impl Step {
                 }
                 ConnectionState::EncodeTlsData(data) => {
                     encode(data, outgoing);
-                    Progress::Further
+                    Progress::Said
                 }
                 ConnectionState::TransmitTlsData(data) => {
                     data.done();
-                    Progress::Further
+                    Progress::Said
                 }
                 ConnectionState::PeerClosed | ConnectionState::Closed => Progress::Ended,
                 // Nobody is offered to send early data, and rustls may have more states one day.
@@ -295,6 +326,18 @@ fn encode<Data>(mut data: EncodeTlsData<'_, Data>, outgoing: &mut Vec<u8>) {
     });
 }
 
+/// What came of sealing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sealed {
+    All,
+    /// Nothing: first the peer's close_notify was to be taken note of.
+    PeerEnded,
+    /// Nothing, nor ever again.
+    Exhausted,
+    /// Nothing: the handshake is not done, or everything is over.
+    Nothing,
+}
+
 /// What is to be sealed.
 #[derive(Clone, Copy)]
 enum Seal<'a> {
@@ -303,33 +346,38 @@ enum Seal<'a> {
 }
 
 impl Seal<'_> {
-    fn apply<Data>(self, status: UnbufferedStatus<'_, '_, Data>, out: &mut Vec<u8>) {
+    fn apply<Data>(self, status: UnbufferedStatus<'_, '_, Data>, out: &mut Vec<u8>) -> Sealed {
         match status.state {
             Ok(ConnectionState::WriteTraffic(traffic)) => self.fill(traffic, out),
             Ok(ConnectionState::TransmitTlsData(mut data)) => {
-                if let Some(traffic) = data.may_encrypt_app_data() {
-                    self.fill(traffic, out);
-                }
+                let traffic = data.may_encrypt_app_data();
+                let sealed = traffic.map_or(Sealed::Nothing, |traffic| self.fill(traffic, out));
                 data.done();
+                sealed
             }
-            // The handshake is not done, or everything is over.
-            Ok(_) | Err(_) => {}
+            Ok(ConnectionState::PeerClosed) => Sealed::PeerEnded,
+            Ok(_) | Err(_) => Sealed::Nothing,
         }
     }
 
-    fn fill<Data>(self, mut traffic: WriteTraffic<'_, Data>, out: &mut Vec<u8>) {
+    fn fill<Data>(self, mut traffic: WriteTraffic<'_, Data>, out: &mut Vec<u8>) -> Sealed {
         let guess = match self {
             Self::Plaintext(bytes) => {
                 bytes.len() + (bytes.len() / RECORD_BYTES_MAX + 1) * RECORD_OVERHEAD_BYTES
             }
             Self::CloseNotify => RECORD_OVERHEAD_BYTES,
         };
-        fill(out, guess, |room| {
+        let is_sealed = fill(out, guess, |room| {
             self.once(&mut traffic, room).map_err(|error| match error {
                 EncryptError::InsufficientSize(error) => Some(error.required_size),
                 EncryptError::EncryptExhausted => None,
             })
         });
+        if is_sealed {
+            Sealed::All
+        } else {
+            Sealed::Exhausted
+        }
     }
 
     fn once<Data>(
@@ -344,12 +392,13 @@ impl Seal<'_> {
     }
 }
 
-/// Appends what `write` puts into the room it is given, which it can ask more of, once.
+/// Appends what `write` puts into the room it is given, which it can ask more of, once. Whether it
+/// put anything there.
 fn fill(
     out: &mut Vec<u8>,
     guess: usize,
     mut write: impl FnMut(&mut [u8]) -> Result<usize, Option<usize>>,
-) {
+) -> bool {
     let start = out.len();
     out.resize(start + guess, 0);
     let mut written = write(&mut out[start..]);
@@ -358,6 +407,7 @@ fn fill(
         written = write(&mut out[start..]);
     }
     out.truncate(start + written.unwrap_or(0));
+    written.is_ok()
 }
 
 /// How many bytes more make a step possible: the header of a record or the rest of the record.

@@ -203,6 +203,56 @@ fn nothing_follows_the_notice_of_the_close() {
     assert_eq!(answer, b"understood");
 }
 
+/// rustls tells of the notice only after its tickets are written.
+#[test]
+fn who_says_at_once_that_it_sends_no_more_is_answered_all_the_same() {
+    let server = ServerTls::self_signed().unwrap();
+    for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
+        let client = ClientTls::of_version(version, aws_lc_rs::default_provider());
+        for step in [1, 100_000] {
+            let mut pair = pair(&server, &client, "localhost");
+            while pair.client.is_handshaking() {
+                carry(&mut pair.client, &mut pair.server, 4096).unwrap();
+                carry(&mut pair.server, &mut pair.client, 4096).unwrap();
+            }
+            let (mut wire, mut plain) = (Vec::new(), Vec::new());
+            pair.client.write(b"question", &mut wire);
+            pair.client.notify_close();
+            pair.client.write(b"", &mut wire);
+            for piece in wire.chunks_mut(step) {
+                pair.server.open(piece, &mut plain).unwrap();
+            }
+            assert_eq!(plain, b"question");
+            assert!(pair.server.is_ended(), "{version:?} in steps of {step}");
+            let (mut wire, mut answer) = (Vec::new(), Vec::new());
+            pair.server.write(b"answer", &mut wire);
+            pair.client.open(&mut wire, &mut answer).unwrap();
+            assert_eq!(answer, b"answer", "{version:?} in steps of {step}");
+        }
+    }
+}
+
+#[test]
+fn keys_seal_all_that_they_are_given_or_nothing_more_ever() {
+    let server = ServerTls::self_signed().unwrap();
+    let client = ClientTls::of_few_records(100);
+    let mut pair = pair(&server, &client, "localhost");
+    handshake(&mut pair, 4096).unwrap();
+    let (mut sealed, mut wire, mut plain) = (0, Vec::new(), Vec::new());
+    while !pair.client.is_exhausted() {
+        assert!(sealed < 1000, "the keys may not be used so often");
+        pair.client.write(b"x", &mut wire);
+        sealed += usize::from(!pair.client.is_exhausted());
+    }
+    let length = wire.len();
+    pair.client.write(b"lost", &mut wire);
+    assert_eq!(wire.len(), length);
+    assert!(!pair.client.wants_write());
+    pair.server.open(&mut wire, &mut plain).unwrap();
+    assert_eq!(plain.len(), sealed);
+    assert!(pair.server.is_ended());
+}
+
 #[test]
 fn an_idle_connection_keeps_no_buffer() {
     let server = ServerTls::self_signed().unwrap();
