@@ -26,7 +26,6 @@ use moonwire_proto::{
     accept_response,
 };
 
-use crate::buffer::BufferPool;
 use crate::driver::SocketId;
 use crate::time::Time;
 use crate::tls::{ClientTls, Records, ServerTls, TlsError};
@@ -69,6 +68,9 @@ pub struct Session {
     stage: Stage,
     /// Framed bytes that were not handed to the driver yet. Holds no memory while empty.
     outbox: Vec<u8>,
+    /// How much of the outbox was sealed and handed to the driver. Invariant: less than its length,
+    /// or 0.
+    sealed_bytes: usize,
     /// Received plaintext that waits for the answer to the request, for the next owner, or for
     /// the peer to read its answers.
     kept: Kept,
@@ -185,6 +187,7 @@ impl Session {
             is_client: matches!(handshake, Handshake::Client(_)),
             stage: Stage::Handshake(Box::new(handshake)),
             outbox: Vec::new(),
+            sealed_bytes: 0,
             kept: Kept::default(),
             in_flight_bytes: 0,
             untaken_bytes: 0,
@@ -314,7 +317,7 @@ impl Session {
     /// Bytes of the buffers that hold what waits to be written. A buffer in flight counts whole
     /// until its last byte is written: this is memory that is held, not what the peer lacks.
     pub fn write_queue_bytes(&self) -> usize {
-        self.outbox.len() + self.in_flight_bytes
+        self.outbox.len() - self.sealed_bytes + self.in_flight_bytes
     }
 
     /// Ends at once, with nothing more to be written; the event that says why.
@@ -326,7 +329,7 @@ impl Session {
 
     /// Gives up the bytes that nobody will want.
     fn release(&mut self) {
-        BufferPool::give(std::mem::take(&mut self.outbox));
+        self.empty_outbox();
         self.kept = Kept::default();
     }
 

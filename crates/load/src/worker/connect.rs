@@ -225,8 +225,10 @@ impl<D: Driver> Worker<D> {
         };
         match session.flush(&mut self.driver) {
             Flushed::Open => {
-                if !session.is_open() {
-                    self.timers.arm(index, session.deadline());
+                let deadline = session.deadline();
+                // What an open session is to do at once: end, because it cannot send any more.
+                if !session.is_open() || deadline == Some(Time::default()) {
+                    self.timers.arm(index, deadline);
                 }
             }
             Flushed::Finished => {

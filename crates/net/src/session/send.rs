@@ -176,27 +176,58 @@ impl Session {
         }
     }
 
-    /// Hands all that is queued to the driver as one buffer.
+    /// Hands all that is queued to the driver: as one buffer, or with TLS part by part, each sealed
+    /// only when the one before has been written. A long queue would take long to be sealed as a
+    /// whole, and as much memory again.
     fn write<D: Driver>(&mut self, driver: &mut D) {
         if let Stage::Open(connection) = &mut self.stage {
             connection.send_owed_pong(&mut self.outbox);
         }
-        let has_records = self.tls.as_ref().is_some_and(|tls| tls.wants_write());
-        let queued = std::mem::take(&mut self.outbox);
-        if queued.is_empty() && !has_records {
-            BufferPool::give(queued);
-            return;
-        }
-        let wire = match &mut self.tls {
-            None => queued,
-            Some(tls) => {
-                let mut sealed = BufferPool::take();
-                tls.write(&queued, &mut sealed);
-                BufferPool::give(queued);
-                sealed
+        if self.tls.is_some() {
+            while self.in_flight_bytes == 0
+                && let Some(wire) = self.seal_part()
+            {
+                self.submit(wire, driver);
             }
-        };
-        self.submit(wire, driver);
+        } else if self.outbox.is_empty() {
+            self.empty_outbox();
+        } else {
+            let wire = std::mem::take(&mut self.outbox);
+            self.submit(wire, driver);
+        }
+    }
+
+    /// What TLS itself has to say, and the next records of the outbox.
+    fn seal_part(&mut self) -> Option<Vec<u8>> {
+        let tls = self.tls.as_mut()?;
+        let end = (self.sealed_bytes + SEALED_BYTES_MAX).min(self.outbox.len());
+        let part = self.outbox.get(self.sealed_bytes..end).unwrap_or_default();
+        let mut wire = BufferPool::take();
+        if part.len() > SEALED_BYTES_MAX / 2 && wire.capacity() < WIRE_BYTES_MAX {
+            wire.reserve_exact(WIRE_BYTES_MAX);
+        }
+        if !part.is_empty() || tls.wants_write() {
+            tls.write(part, &mut wire);
+        }
+        self.sealed_bytes = end;
+        if end == self.outbox.len() {
+            self.empty_outbox();
+        } else if end >= self.outbox.len() / 2 {
+            // No more is moved in all than was queued, and half of the memory is in use at least.
+            self.outbox.drain(..end);
+            self.sealed_bytes = 0;
+        }
+        if wire.is_empty() {
+            BufferPool::give(wire);
+            return None;
+        }
+        Some(wire)
+    }
+
+    /// Gives the outbox back with whatever is in it.
+    pub(super) fn empty_outbox(&mut self) {
+        BufferPool::give(std::mem::take(&mut self.outbox));
+        self.sealed_bytes = 0;
     }
 
     pub(super) fn submit<D: Driver>(&mut self, wire: Vec<u8>, driver: &mut D) {
@@ -297,5 +328,9 @@ impl Session {
     }
 }
 
+/// Seven records, which take some 100 us to be sealed.
+const SEALED_BYTES_MAX: usize = 7 * 16 * 1024;
+/// They fit into it with what each adds, and it into the pool.
+const WIRE_BYTES_MAX: usize = SEALED_BYTES_MAX + 8 * 1024;
 /// RFC 6455, 5.2: two bytes, eight of length, four of mask.
 const FRAME_HEADER_BYTES_MAX: usize = 14;

@@ -310,6 +310,36 @@ fn the_write_queue_has_a_bound_and_a_slow_peer_is_slowed_down() {
     assert_eq!(world.session(server).write_queue_bytes(), 0);
 }
 
+#[test]
+fn a_long_queue_is_sealed_part_by_part() {
+    let (mut world, addr, tls) = tls_world();
+    world.echo = false;
+    let client = world.connect(addr, Some(&tls));
+    let server = upgraded(&mut world, client);
+    world.driver.pause_receive(client);
+    let payloads = [10_000_000, 3, 3_000_000].map(|length| vec![length as u8; length]);
+    for payload in &payloads {
+        let sent = world.session(server).send(Opcode::Binary, payload);
+        sent.unwrap();
+        world.turn(Some(Time::default()));
+    }
+    let session = world.session(server);
+    let in_flight_bytes = session.in_flight_bytes;
+    assert!((1..130_000).contains(&in_flight_bytes), "{in_flight_bytes}");
+    let waiting_bytes = session.write_queue_bytes();
+    assert!(
+        (3_000_000..13_000_100).contains(&waiting_bytes),
+        "{waiting_bytes}"
+    );
+    world.driver.resume_receive(client);
+    run_until(&mut world, "the messages", |world| {
+        world.messages(client).len() == payloads.len()
+    });
+    assert!(world.messages(client) == payloads);
+    let session = world.session(server);
+    assert_eq!((session.write_queue_bytes(), session.sealed_bytes), (0, 0));
+}
+
 /// What is left of an input that is out is seen by nobody but who has it.
 #[test]
 fn a_pause_outlasts_a_write_in_the_middle_of_a_read() {

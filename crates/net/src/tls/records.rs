@@ -162,7 +162,8 @@ impl Records {
 
     /// Whether TLS itself has something to send.
     pub(crate) fn wants_write(&self) -> bool {
-        !self.outgoing.is_empty() || self.connection.common().wants_write()
+        let is_queued = !self.failed && self.connection.common().wants_write();
+        is_queued || !self.outgoing.is_empty()
     }
 
     /// Whether the peer has said that it sends no more (close_notify).
