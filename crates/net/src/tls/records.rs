@@ -128,8 +128,8 @@ impl Records {
     }
 
     /// Seals `plaintext`, which there must not be before the handshake is done, into records
-    /// appended to `out`, after whatever TLS itself has to say. All of it, or nothing more ever: see
-    /// [`is_exhausted`](Self::is_exhausted).
+    /// appended to `out`, after whatever TLS itself has to say. All of it is sealed, or nothing
+    /// ever more: see [`is_exhausted`](Self::is_exhausted).
     pub(crate) fn write(&mut self, plaintext: &[u8], out: &mut Vec<u8>) {
         self.encode_queued();
         out.append(&mut std::mem::take(&mut self.outgoing));

@@ -158,7 +158,7 @@ fn upgrade(
         subprotocols: subprotocol.into_iter().collect(),
         headers: Vec::new(),
         deflate,
-        key: key.unwrap_or(ClientKey::from_nonce(*b"the sample nonce")),
+        key: key.unwrap_or_else(|| ClientKey::from_nonce(*b"the sample nonce")),
     }
 }
 

@@ -182,7 +182,9 @@ impl Request {
     /// the `Host` (RFC 9112, 3.2.2), of which there is exactly one.
     pub fn host(&self) -> &str {
         let authority = self.authority.as_deref();
-        authority.or(self.header("host")).unwrap_or_default()
+        authority
+            .or_else(|| self.header("host"))
+            .unwrap_or_default()
     }
 
     /// Whether this asks for WebSocket; if so, its key and version are valid.
