@@ -139,11 +139,17 @@ pub(crate) fn memory_slope(cell: &Cell) -> Option<String> {
     if per_x == 0.0 && error == 0.0 {
         return Some("did not grow".to_owned());
     }
+    let (slope, error_bytes) = (format::bytes(per_x.abs()), format::bytes(error));
+    let sign = if per_x < 0.0 { "-" } else { "" };
+    if per_x.abs() <= error {
+        return Some(format!(
+            "no growth to be told from chance ({sign}{slope} per second, 95 % interval ± \
+             {error_bytes})"
+        ));
+    }
     let moved = if per_x < 0.0 { "shrank" } else { "grew" };
     Some(format!(
-        "{moved} by {} per second (95 % interval ± {})",
-        format::bytes(per_x.abs()),
-        format::bytes(error)
+        "{moved} by {slope} per second (95 % interval ± {error_bytes})"
     ))
 }
 

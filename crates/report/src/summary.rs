@@ -371,6 +371,17 @@ mod tests {
             text.contains("  memory     shrank by 1.95 KiB per second"),
             "{text}"
         );
+        let Content::Load(cell) = &mut run.content else {
+            panic!("a load run")
+        };
+        for (second, interval) in cell.intervals.iter_mut().enumerate() {
+            interval.server_rss_bytes = Some([5000, 9000, 6000][second % 3]);
+        }
+        let text = summary(&run, Style::default());
+        assert!(
+            text.contains("  memory     no growth to be told from chance ("),
+            "{text}"
+        );
     }
 
     #[test]
