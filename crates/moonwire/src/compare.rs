@@ -15,6 +15,7 @@ use crate::report::run_file;
 /// Each metric comes with its relative change and whether the change is more than the runs' own
 /// variation from second to second would explain.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct CompareArgs {
     /// The run to compare with: a Run file, or the folder it is in
     #[arg(value_name = "A")]
@@ -26,6 +27,11 @@ pub(crate) struct CompareArgs {
     #[arg(long)]
     markdown: bool,
 }
+
+const EXAMPLES: &str = "Examples:
+  moonwire load ws://127.0.0.1:5083/echo -q 1000 -d 20s --json before.json
+  moonwire compare before.json after.json
+  moonwire compare results/20261121T101500Z-bench results/20261122T101500Z-bench --markdown";
 
 pub(crate) fn run(args: &CompareArgs) -> Result<Exit> {
     let before = named(&args.before)?;

@@ -88,7 +88,11 @@ pub fn compare(a: &Run, b: Option<&Run>) -> Comparison {
         if let Some(other) = other {
             comparison.remark_on(cell, other);
         }
-        let title = format!("{}, {}", clients(cell), described(&cell.parameters));
+        let title = |cell: &Cell| format!("{}, {}", clients(cell), described(&cell.parameters));
+        let title = match other.filter(|other| other.parameters != cell.parameters) {
+            None => title(cell),
+            Some(other) => format!("A: {}; B: {}", title(cell), title(other)),
+        };
         comparison.sections.push(Section {
             title,
             changes: changes(cell, other),
@@ -126,6 +130,9 @@ impl Comparison {
             }
         };
         let mut text = format!("{}\n", bold(&self.title));
+        for remark in &self.remarks {
+            text.push_str(&format!("  {remark}\n"));
+        }
         for section in &self.sections {
             text.push_str(&format!("\n{}\n", bold(&section.title)));
             text.push_str(&self.table(section).to_text());
@@ -140,6 +147,12 @@ impl Comparison {
     /// As Markdown.
     pub fn markdown(&self) -> String {
         let mut text = format!("# {}\n", self.title);
+        if !self.remarks.is_empty() {
+            text.push('\n');
+        }
+        for remark in &self.remarks {
+            text.push_str(&format!("- {remark}\n"));
+        }
         for section in &self.sections {
             text.push_str(&format!("\n## {}\n\n", section.title));
             text.push_str(&self.table(section).to_markdown());
@@ -170,12 +183,14 @@ impl Comparison {
     }
 
     fn foot(&self) -> Vec<String> {
-        let mut lines = self.remarks.clone();
+        let mut lines = Vec::new();
         if self.paired {
             lines.push(format!(
                 "p: Welch's t-test on the values per second, their autocorrelation taken off the \
-                 sample size; better and worse mean p < {SIGNIFICANCE}. Two runs on a machine \
-                 that drifts can differ for no other reason: repeat and interleave them."
+                 sample size; better and worse mean p < {SIGNIFICANCE}, and not told that the \
+                 difference may be chance, however large it is. Without a p there were too few \
+                 whole seconds, or none of that value. Two runs on a machine that drifts can \
+                 differ for no other reason: repeat and interleave them."
             ));
         }
         lines
@@ -183,9 +198,10 @@ impl Comparison {
 
     fn remark_on(&mut self, a: &Cell, b: &Cell) {
         if a.parameters != b.parameters {
-            let (a, b) = (a.parameters.key(), b.parameters.key());
-            self.remarks
-                .push(format!("the parameters differ: A is {a}, B is {b}"));
+            let key = a.parameters.key();
+            self.remarks.push(format!(
+                "{key} of A and its partner in B: the parameters differ"
+            ));
         }
         for (name, cell) in [("A", a), ("B", b)] {
             for reason in cell.assessment.reasons() {
@@ -215,7 +231,7 @@ impl Change {
     fn judgement(&self) -> &'static str {
         match (self.p_value, self.is_significant(), self.is_regression()) {
             (None, _, _) => "",
-            (Some(_), false, _) => "same",
+            (Some(_), false, _) => "not told",
             (Some(_), true, true) => "worse",
             (Some(_), true, false) => "better",
         }
@@ -553,6 +569,14 @@ mod tests {
             "{markdown}"
         );
         let differing = compare(&load(1.0, 1000), Some(&load(1.0, 2000)));
-        assert!(differing.markdown().contains("the parameters differ"));
+        let markdown = differing.markdown();
+        for part in [
+            "the parameters differ",
+            "A: 1,000 clients",
+            "B: 2,000 clients",
+        ] {
+            assert!(markdown.contains(part), "{part}: {markdown}");
+        }
+        assert!(markdown.find("the parameters differ") < markdown.find("| sent"));
     }
 }
