@@ -95,7 +95,7 @@ fn folder(file: &Path, args: &ReportArgs) -> PathBuf {
 pub(crate) const RUN_FILE: &str = "run.json";
 
 const EXAMPLES: &str = "Examples:
-  moonwire report results/20261121-101500-bench
+  moonwire report results/20261121T101500Z-bench
   moonwire report run.json --out public
   moonwire report --summary results/*/run.json";
 

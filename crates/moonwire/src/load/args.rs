@@ -148,7 +148,7 @@ pub(crate) struct MessageArgs {
     /// uwebsocket-benchmark as they are
     #[arg(long, value_enum)]
     pub(crate) time_unit: Option<TimeUnit>,
-    /// The server's wall clock is this host's, so that one-way latency can be given
+    /// The server's wall clock is this host's although its address is not: for one-way latency
     #[arg(long)]
     pub(crate) same_host: bool,
 }
