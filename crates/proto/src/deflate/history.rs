@@ -4,6 +4,9 @@ use alloc::vec::Vec;
 
 use super::parameters::DeflateDirection;
 
+/// A history that needs more than one part of this many of its window takes the whole of it.
+const WHOLE_WINDOW_FROM: usize = 8;
+
 /// The last bytes of the messages of one direction, at most a window of them; always empty without
 /// context takeover.
 #[derive(Debug)]
@@ -45,12 +48,20 @@ impl History {
             .len()
             .saturating_sub(self.bytes.capacity() - self.bytes.len());
         if missing > 0 {
-            // Doubled, but never beyond the window.
-            let wanted = (2 * self.bytes.capacity()).min(self.bytes_max);
-            let wanted = wanted.max(self.bytes.len() + newest.len());
+            let wanted = self.capacity_for(self.bytes.len() + newest.len());
             self.bytes.reserve_exact(wanted - self.bytes.len());
         }
         self.bytes.extend_from_slice(newest);
+    }
+
+    /// Doubled up to a part of the window, and from there the whole of it: each step to a larger
+    /// block leaves a hole behind that the windows of other connections fill only in part.
+    fn capacity_for(&self, length: usize) -> usize {
+        let doubled = (2 * self.bytes.capacity()).max(length);
+        match doubled <= self.bytes_max / WHOLE_WINDOW_FROM {
+            true => doubled,
+            false => self.bytes_max,
+        }
     }
 }
 
