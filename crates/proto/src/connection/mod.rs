@@ -89,6 +89,8 @@ struct Deflate {
     setting: Setting,
     /// See [`DeflateAgreement::threshold_bytes`].
     threshold_bytes: usize,
+    /// See [`DeflateAgreement::compress_bytes_max`].
+    compress_bytes_max: usize,
 }
 
 /// The state of one connection after its handshake.
@@ -143,6 +145,7 @@ impl Connection {
                 level: agreement.level,
             },
             threshold_bytes: agreement.threshold_bytes,
+            compress_bytes_max: agreement.compress_bytes_max,
         }));
         self
     }

@@ -129,7 +129,7 @@ impl Deflate {
     /// The message as it is to be sent; `None`: as it is. Only what is sent compressed becomes part
     /// of the window (RFC 7692, 7.2.3.2).
     fn compress<'a>(&mut self, payload: &[u8], codec: &'a mut Codec) -> Option<&'a [u8]> {
-        if payload.len() < self.threshold_bytes {
+        if !(self.threshold_bytes..=self.compress_bytes_max).contains(&payload.len()) {
             return None;
         }
         let compressed = codec.compress(self.setting, &self.sent, payload)?;

@@ -164,7 +164,8 @@ impl Latest {
         if self.payload != payload {
             self.compressed.clear();
             self.payload.clear();
-            if payload.len() > OUTPUT_BYTES_KEPT {
+            if payload.len() > LATEST_BYTES_MAX {
+                self.payload = Vec::new();
                 return;
             }
             self.payload.extend_from_slice(payload);
@@ -255,9 +256,11 @@ const DEFLATERS_MAX: usize = 8;
 /// Memory of the largest deflater, measured: window, hash chains and pending output.
 const DEFLATER_BYTES: usize = 380 * 1024;
 
-/// A buffer that grew beyond this (a large message) is freed, and such a message is not kept to be
-/// recognised.
+/// A buffer that grew beyond this (a large message) is freed.
 const OUTPUT_BYTES_KEPT: usize = 256 * 1024;
+
+/// A longer message is not kept to be recognised, and compressed once for each who gets it.
+const LATEST_BYTES_MAX: usize = 1024 * 1024;
 
 /// Messages beyond this are compressed at level 1, whatever the level is.
 const FAST_BYTES: usize = 1024 * 1024;

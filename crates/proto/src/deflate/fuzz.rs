@@ -57,6 +57,7 @@ fn agreement(choice: u8, bits: u8, effort: u8) -> DeflateAgreement {
         client: direction(CLIENT_TAKEOVER, bits >> 4),
         level: 1 + effort % 9,
         threshold_bytes: usize::from(effort >> 4),
+        compress_bytes_max: usize::MAX,
     }
 }
 

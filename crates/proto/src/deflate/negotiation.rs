@@ -6,6 +6,10 @@ use alloc::string::String;
 use super::extension::{self, Extension};
 use super::parameters::{DeflateAgreement, DeflateDirection, WindowBits};
 
+/// What a server compresses at most, unless told otherwise: a message is compressed in one go, and
+/// 1 MiB takes up to 25 ms at level 1, in which its worker serves nobody else.
+const COMPRESS_BYTES_MAX: usize = 1024 * 1024;
+
 /// How a server answers offers of permessage-deflate. What the client asks for and this server can
 /// do is granted; what it merely allows is decided by these values.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -19,10 +23,13 @@ pub struct DeflatePolicy {
     pub level: u8,
     /// See [`DeflateAgreement::threshold_bytes`].
     pub threshold_bytes: usize,
+    /// See [`DeflateAgreement::compress_bytes_max`].
+    pub compress_bytes_max: usize,
 }
 
 impl Default for DeflatePolicy {
-    /// No takeover, so that an idle connection keeps no window; the fastest level.
+    /// No takeover, so that an idle connection keeps no window; the fastest level; nothing that
+    /// takes long.
     fn default() -> Self {
         let direction = DeflateDirection {
             context_takeover: false,
@@ -33,6 +40,7 @@ impl Default for DeflatePolicy {
             client: direction,
             level: 1,
             threshold_bytes: 64,
+            compress_bytes_max: COMPRESS_BYTES_MAX,
         }
     }
 }
@@ -73,6 +81,7 @@ impl DeflatePolicy {
             },
             level: self.level,
             threshold_bytes: self.threshold_bytes,
+            compress_bytes_max: self.compress_bytes_max,
         };
         let terms = Terms {
             server_alone: !agreement.server.context_takeover,
@@ -96,10 +105,13 @@ pub struct DeflateOffer {
     pub level: u8,
     /// See [`DeflateAgreement::threshold_bytes`].
     pub threshold_bytes: usize,
+    /// See [`DeflateAgreement::compress_bytes_max`].
+    pub compress_bytes_max: usize,
 }
 
 impl Default for DeflateOffer {
-    /// What browsers offer: `permessage-deflate; client_max_window_bits`.
+    /// What browsers offer: `permessage-deflate; client_max_window_bits`. A client keeps nobody
+    /// else waiting, so it compresses whatever its length.
     fn default() -> Self {
         let direction = DeflateDirection {
             context_takeover: true,
@@ -110,6 +122,7 @@ impl Default for DeflateOffer {
             client: direction,
             level: 1,
             threshold_bytes: 64,
+            compress_bytes_max: usize::MAX,
         }
     }
 }
@@ -191,6 +204,7 @@ impl DeflateOffer {
             },
             level: self.level,
             threshold_bytes: self.threshold_bytes,
+            compress_bytes_max: self.compress_bytes_max,
         })
     }
 }

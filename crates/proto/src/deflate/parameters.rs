@@ -57,4 +57,6 @@ pub struct DeflateAgreement {
     pub level: u8,
     /// Messages shorter than this are sent as they are.
     pub threshold_bytes: usize,
+    /// Messages longer than this are sent as they are, too.
+    pub compress_bytes_max: usize,
 }

@@ -24,6 +24,7 @@ fn at_level(level: u8, context_takeover: bool, bits: u8) -> DeflateAgreement {
         client: direction,
         level,
         threshold_bytes: 0,
+        compress_bytes_max: usize::MAX,
     }
 }
 

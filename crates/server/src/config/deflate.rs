@@ -23,6 +23,12 @@ pub(super) fn deflate(
         let bits = number.or(key, value, max, min..=max)?;
         Ok(WindowBits::new(bits).unwrap_or(WindowBits::MAX))
     };
+    let threshold_bytes = number.or(
+        "threshold_bytes",
+        &table.threshold_bytes,
+        default.threshold_bytes,
+        0..=GIB,
+    )?;
     Ok(Some(DeflatePolicy {
         server: DeflateDirection {
             context_takeover: table.server_context_takeover,
@@ -34,11 +40,12 @@ pub(super) fn deflate(
         },
         // From 7 on, what is made for it takes thirty times as long as at 6.
         level: number.or("level", &table.level, default.level, 1..=6)?,
-        threshold_bytes: number.or(
-            "threshold_bytes",
-            &table.threshold_bytes,
-            default.threshold_bytes,
-            0..=GIB,
+        threshold_bytes,
+        compress_bytes_max: number.or(
+            "compress_bytes_max",
+            &table.compress_bytes_max,
+            default.compress_bytes_max.max(threshold_bytes),
+            threshold_bytes..=GIB,
         )?,
     }))
 }

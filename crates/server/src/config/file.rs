@@ -101,6 +101,7 @@ pub(super) struct ServiceTable {
 pub(super) struct DeflateTable {
     pub(super) level: Option<Number>,
     pub(super) threshold_bytes: Option<Number>,
+    pub(super) compress_bytes_max: Option<Number>,
     #[serde(default)]
     pub(super) server_context_takeover: bool,
     #[serde(default)]

@@ -173,6 +173,11 @@ fn values_are_checked() {
         "moonwire.toml:4: level = 300 must be from 1 to 6",
     );
     wrong(
+        "[services.echo]\ntarget = '/echo'\n[services.echo.deflate]\nthreshold_bytes = 200\n\
+         compress_bytes_max = 199\n",
+        "moonwire.toml:5: compress_bytes_max = 199 must be from 200 to 1073741824",
+    );
+    wrong(
         "[limits]\nwrite_queue_policy = 'wait'\n",
         "moonwire.toml:2: write_queue_policy = \"wait\" must be \"close\" or \"drop\"",
     );

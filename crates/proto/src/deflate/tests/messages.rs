@@ -158,6 +158,36 @@ fn what_is_sent_to_many_is_compressed_once() {
 }
 
 #[test]
+fn a_broadcast_of_a_mebibyte_is_compressed_once_and_a_longer_one_for_each() {
+    for (length, compressions) in [(1 << 20, 1), ((1 << 20) + 1, 3)] {
+        let (payload, mut codec) = (vec![b'a'; length], Codec::new());
+        for _ in 0..3 {
+            server(&agreement(false, 15))
+                .send(Opcode::Text, &payload, &mut vec![], &mut codec)
+                .unwrap();
+        }
+        assert_eq!(codec.compressions(), compressions, "{length}");
+    }
+}
+
+#[test]
+fn what_is_longer_than_the_most_is_sent_as_it_is() {
+    let agreement = DeflateAgreement {
+        compress_bytes_max: 1000,
+        ..agreement(true, 15)
+    };
+    let (mut server, mut codec, mut wire) = (server(&agreement), Codec::new(), vec![]);
+    for (length, compressed) in [(1000, true), (1001, false)] {
+        wire.clear();
+        server
+            .send(Opcode::Text, &vec![b'a'; length], &mut wire, &mut codec)
+            .unwrap();
+        assert_eq!(wire[0] & 0x40 != 0, compressed, "{length}");
+        assert_eq!(wire.len() < length, compressed, "{length}");
+    }
+}
+
+#[test]
 fn what_is_sent_to_many_with_different_windows_is_compressed_once_for_each() {
     let payload = text(5000, &mut fastrand::Rng::with_seed(3));
     let mut codec = Codec::new();
