@@ -34,7 +34,7 @@ impl UpgradeRequest {
         if !self.target.starts_with('/') || !self.target.bytes().all(is_target_byte) {
             return Err(BuildError::Target);
         }
-        if self.host.is_empty() || !is_host(&self.host) {
+        if !is_host(&self.host) {
             return Err(BuildError::Host);
         }
         let mut head = Head::new(format!("GET {} HTTP/1.1", self.target));

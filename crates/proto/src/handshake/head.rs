@@ -195,10 +195,11 @@ fn trimmed(value: &str) -> &str {
     value.trim_matches([' ', '\t'])
 }
 
-/// Whether this can be a `Host`: a name or address and perhaps a port, and nothing that ends it.
+/// Whether this can be a `Host`: a name or address and perhaps a port, and nothing that ends it. An
+/// http URI has none that is empty (RFC 9110, 4.2.1).
 pub(super) fn is_host(host: &str) -> bool {
-    host.bytes()
-        .all(|byte| byte.is_ascii_graphic() && !b"/?#@\\,\"<>".contains(&byte))
+    let is_host_byte = |byte: u8| byte.is_ascii_graphic() && !b"/?#@\\,\"<>".contains(&byte);
+    !host.is_empty() && host.bytes().all(is_host_byte)
 }
 
 /// Whether this is a token (RFC 9110, 5.6.2).

@@ -220,7 +220,7 @@ fn authority_and_target(target: &str) -> Option<(Option<String>, String)> {
         return None;
     }
     let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-    if host.is_empty() || !is_host(host) {
+    if !is_host(host) {
         return None;
     }
     let slash = if path.starts_with('/') { "" } else { "/" };
@@ -387,7 +387,7 @@ mod tests {
         for head in [
             "GET /health HTTP/1.1\r\nHost: a\r\n\r\n",
             "\r\nGET /health HTTP/1.1\r\nHost: a\r\n\r\n",
-            "GET /health HTTP/1.1\r\nHost:\r\nContent-Length: 0\r\n\r\n",
+            "GET /health HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
             "GET /health HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n",
             "GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\nUpgrade: websocket\r\n\r\n",
             "GET http://a/health HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
@@ -444,6 +444,7 @@ mod tests {
             (0, "GET  / HTTP/1.1", HeadMalformed),
             (0, "\u{7f}", HeadMalformed),
             (1, "", HostInvalid),
+            (1, "Host:", HostInvalid),
             (1, "Host: a, b", HostInvalid),
             (1, "Host: a/b", HostInvalid),
             (4, "", KeyInvalid),
