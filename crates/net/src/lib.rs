@@ -31,7 +31,7 @@ pub use epoll::EpollDriver;
 pub use listener::{ListenOptions, listen_socket};
 pub use session::{
     ConnectError, DetachedSession, Flushed, HandshakeTimings, Input, SendError, Session,
-    SessionError, SessionEvent, SessionLimits, SessionMemory, random_mask,
+    SessionError, SessionEvent, SessionLimits, SessionMemory, compressor_bytes, random_mask,
 };
 pub use time::Time;
 pub use timers::Timers;

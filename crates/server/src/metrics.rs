@@ -251,7 +251,7 @@ struct Metric<T> {
     counter: fn(&T) -> &Counter,
 }
 
-const WORKER_METRICS: [Metric<WorkerStats>; 10] = [
+const WORKER_METRICS: [Metric<WorkerStats>; 11] = [
     Metric {
         name: "moonwire_sockets",
         kind: "gauge",
@@ -305,6 +305,12 @@ const WORKER_METRICS: [Metric<WorkerStats>; 10] = [
         kind: "gauge",
         help: "The most that the connections of this worker held in memory at once.",
         counter: |worker| &worker.memory_peak_bytes,
+    },
+    Metric {
+        name: "moonwire_compressor_bytes",
+        kind: "gauge",
+        help: "Bytes in memory of the compressors that the connections of this worker share.",
+        counter: |worker| &worker.compressor_bytes,
     },
     Metric {
         name: "moonwire_plain_requests_total",

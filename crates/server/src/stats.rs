@@ -55,6 +55,8 @@ pub(crate) struct WorkerStats {
     pub(crate) memory_bytes: [Counter; SessionMemory::NAMES.len()],
     /// The most that they held at once, all parts together.
     pub(crate) memory_peak_bytes: Counter,
+    /// Bytes that its compressors hold, which all of its connections share.
+    pub(crate) compressor_bytes: Counter,
     /// Plain requests that the server answered itself: /health and /metrics.
     pub(crate) requests: Counter,
     /// Handshakes that did not end in a connection, by reason.

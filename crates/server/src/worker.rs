@@ -136,6 +136,11 @@ impl<D: Driver> Worker<D> {
         self.go_on();
         self.driver.wait(until)?;
         self.desk.stats.turns.add(1);
+        let compressor_bytes = moonwire_net::compressor_bytes();
+        self.desk
+            .stats
+            .compressor_bytes
+            .set(compressor_bytes as u64);
         while let Some(completion) = self.driver.next() {
             self.handle(Event::Socket(completion));
         }

@@ -9,6 +9,12 @@ pub(super) fn with_codec<T>(lend: impl FnOnce(&mut Codec) -> T) -> T {
     CODEC.with_borrow_mut(lend)
 }
 
+/// Bytes that the compressors of this thread hold in memory, for all of its sessions together: at
+/// most eight of 380 KiB with a window each, and the message that was compressed last.
+pub fn compressor_bytes() -> usize {
+    CODEC.with_borrow(Codec::memory_bytes)
+}
+
 thread_local! {
     static CODEC: RefCell<Codec> = RefCell::new(Codec::new());
 }
