@@ -1,11 +1,12 @@
 //! Attacks a server of one's own at a bounded rate, for the benchmark of what its neighbours feel.
 //!
 //!   attacker list                                     names and rates, one a line
-//!   attacker ADDRESS NAME SECONDS                     one attack at its rate
+//!   attacker ADDRESS NAME SECONDS                     one attack or siege at its rate
 //!   attacker ADDRESS hold CONNECTIONS SECONDS         handshakes that trickle and never end
 //!
 //! Prints how many times it attacked. It attacks loopback addresses only.
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
@@ -19,8 +20,8 @@ mod strike;
 #[path = "../tests/process/attacks/wire.rs"]
 mod wire;
 
-use catalogue::ATTACKS;
-use strike::{connect, strike};
+use catalogue::{ATTACKS, SIEGES};
+use strike::{Besieger, connect, strike};
 
 #[expect(clippy::print_stdout, reason = "what it says is its result")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -31,16 +32,25 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             for attack in ATTACKS {
                 println!("{}\t{}\t{}", attack.name, attack.per_s, attack.reference);
             }
+            for siege in SIEGES {
+                println!("{}\t{}\t{}", siege.name, siege.per_s, siege.reference);
+            }
         }
         [address, "hold", connections, seconds] => {
             let held = hold(loopback(address)?, connections.parse()?, seconds.parse()?)?;
             println!("held {held}");
         }
         [address, name, seconds] => {
+            let (address, seconds) = (loopback(address)?, seconds.parse()?);
             let attack = ATTACKS.iter().find(|attack| attack.name == name);
-            let attack = attack.ok_or_else(|| format!("there is no attack {name:?}: see list"))?;
-            let bytes = (attack.bytes)();
-            let strikes = strike_often(loopback(address)?, &bytes, attack.per_s, seconds.parse()?)?;
+            let siege = SIEGES.iter().find(|siege| siege.name == name);
+            let strikes = match (attack, siege) {
+                (Some(attack), _) => {
+                    strike_often(address, &(attack.bytes)(), attack.per_s, seconds)?
+                }
+                (None, Some(siege)) => besiege(address, &(siege.bytes)(), siege.per_s, seconds)?,
+                (None, None) => return Err(format!("there is no attack {name:?}: see list").into()),
+            };
             println!("strikes {strikes}");
         }
         _ => {
@@ -72,6 +82,38 @@ fn strike_often(address: SocketAddr, bytes: &[u8], per_s: u32, seconds: u32) -> 
     }
     Ok(strikes)
 }
+
+/// Opens `per_s` connections a second, each at its intended time, and leaves each open for a while.
+fn besiege(address: SocketAddr, bytes: &[u8], per_s: u32, seconds: u32) -> io::Result<u32> {
+    let (begin, mut strikes) = (Instant::now(), 0);
+    let mut besiegers: VecDeque<(Instant, Besieger)> = VecDeque::new();
+    while begin.elapsed() < Duration::from_secs(seconds.into()) {
+        let due = begin + strikes * Duration::from_secs(1) / per_s;
+        while Instant::now() < due {
+            for (_, besieger) in &mut besiegers {
+                besieger.go_on(bytes);
+            }
+            let left = due.saturating_duration_since(Instant::now());
+            thread::sleep(left.min(BESIEGERS_REST));
+        }
+        while besiegers
+            .front()
+            .is_some_and(|(since, _)| since.elapsed() > SIEGE)
+        {
+            besiegers.pop_front();
+        }
+        let mut besieger = Besieger::new(connect(address, source(strikes))?)?;
+        besieger.go_on(bytes);
+        besiegers.push_back((Instant::now(), besieger));
+        strikes += 1;
+    }
+    Ok(strikes)
+}
+
+/// How long each connection of a siege stays.
+const SIEGE: Duration = Duration::from_secs(2);
+/// How long besiegers wait until they try to send more.
+const BESIEGERS_REST: Duration = Duration::from_millis(5);
 
 /// Opens connections whose request never ends, and sends a byte of each now and then. Those that
 /// the server ends are opened again.

@@ -22,7 +22,7 @@ pub(crate) enum End {
     Close(u16),
 }
 
-/// All of them; what goes on over time is in the tests themselves.
+/// All that the server ends at once.
 pub(crate) const ATTACKS: &[Attack] = &[
     Attack {
         name: "inflate bomb",
@@ -86,6 +86,13 @@ pub(crate) const ATTACKS: &[Attack] = &[
         per_s: 100,
     },
     Attack {
+        name: "short length not minimal",
+        reference: "RFC 6455, 5.2",
+        bytes: || open(&declared(0x82, 126, &[0, 125])),
+        end: End::Close(1002),
+        per_s: 100,
+    },
+    Attack {
         name: "declared length beyond the limit",
         reference: "CWIST#119: memory from a declared length",
         bytes: || open(&declared(0x82, 127, &(1_u64 << 62).to_be_bytes())),
@@ -141,6 +148,23 @@ pub(crate) const ATTACKS: &[Attack] = &[
         name: "two lengths",
         reference: "RFC 9112, 6.3; uWebSockets, August 2026",
         bytes: || upgrade("Content-Length: 4\r\nContent-Length: 5\r\n"),
+        end: End::Status(400),
+        per_s: 100,
+    },
+    Attack {
+        name: "a coding on an upgrade",
+        reference: "RFC 9112, 6.1: request smuggling",
+        bytes: || upgrade("Transfer-Encoding: chunked\r\n"),
+        end: End::Status(400),
+        per_s: 100,
+    },
+    Attack {
+        name: "an empty Host",
+        reference: "uWebSockets, August 2026; RFC 9110, 4.2.1",
+        bytes: || {
+            let upgrade = String::from_utf8(upgrade("")).expect("ASCII");
+            upgrade.replace("Host: localhost", "Host:").into_bytes()
+        },
         end: End::Status(400),
         per_s: 100,
     },
@@ -235,5 +259,64 @@ pub(crate) const ATTACKS: &[Attack] = &[
         },
         end: End::Close(1007),
         per_s: 100,
+    },
+];
+
+/// Connections that the attacker leaves open, and on which it reads nothing.
+pub(crate) struct Siege {
+    pub(crate) name: &'static str,
+    /// Where it was published, or the rule that it leans on.
+    pub(crate) reference: &'static str,
+    pub(crate) bytes: fn() -> Vec<u8>,
+    /// Connections per second at which the benchmark attacks with it.
+    pub(crate) per_s: u32,
+}
+
+/// All that the server must bear, for as long as its limits allow.
+pub(crate) const SIEGES: &[Siege] = &[
+    Siege {
+        name: "slow handshake",
+        reference: "axum#2741, hyper#3756",
+        bytes: || b"GET /echo HTTP/1.1\r\nHost: localhost\r\nUpgrade: web".to_vec(),
+        per_s: 100,
+    },
+    Siege {
+        name: "slow reader",
+        reference: "socket.io#4435, ws#2263",
+        bytes: || open(&frame(0x82, &[7; 60_000]).repeat(100)),
+        per_s: 5,
+    },
+    Siege {
+        name: "ping flood",
+        reference: "RFC 6455, 5.5.3: a pong for each would pile up",
+        bytes: || open(&frame(0x89, &[7; 125]).repeat(10_000)),
+        per_s: 5,
+    },
+    Siege {
+        name: "close without an answer",
+        reference: "RFC 6455, 7.1.1: a peer that is told to go may stay",
+        bytes: || open(&frame(0x83, b"reserved")),
+        per_s: 50,
+    },
+    Siege {
+        name: "declared length that never comes",
+        reference: "CWIST#119: memory from a declared length",
+        bytes: || open(&declared(0x82, 127, &(16_u64 << 20).to_be_bytes())),
+        per_s: 100,
+    },
+    Siege {
+        name: "fragments without an end",
+        reference: "GHSA-96hv-2xvq-fx4p and ws#2331",
+        bytes: || {
+            let flood = frame(0x00, b"a").repeat(131_000);
+            open(&[frame(0x01, b"a"), flood].concat())
+        },
+        per_s: 2,
+    },
+    Siege {
+        name: "inflated fragments without an end",
+        reference: "GHSA-qrvq-68c2-7grw (NATS), within the limit of 16 MiB",
+        bytes: || open_deflate("", &frame(0x42, &bomb(15 << 20))),
+        per_s: 5,
     },
 ];

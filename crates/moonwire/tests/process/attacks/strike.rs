@@ -31,5 +31,29 @@ pub(crate) fn strike(stream: &TcpStream, bytes: &[u8]) -> Vec<u8> {
     answer
 }
 
+/// A connection on which nothing is read, and which is left open.
+pub(crate) struct Besieger {
+    stream: TcpStream,
+    sent: usize,
+}
+
+impl Besieger {
+    pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Self { stream, sent: 0 })
+    }
+
+    /// Sends as much of `bytes` as kernel and server take now; whether that was anything.
+    pub(crate) fn go_on(&mut self, bytes: &[u8]) -> bool {
+        let before = self.sent;
+        while let Some(rest) = bytes.get(self.sent..).filter(|rest| !rest.is_empty())
+            && let Ok(taken) = self.stream.write(rest)
+        {
+            self.sent += taken;
+        }
+        self.sent > before
+    }
+}
+
 /// Longer than any server takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
