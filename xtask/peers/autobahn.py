@@ -2,32 +2,27 @@
 
   autobahn.py list GLOB...                     the cases that the globs choose, one a line
   autobahn.py client URL FOLDER JOBS CASE...   a fuzzing client against a server
-  autobahn.py server ws|wss FOLDER CASE...     a fuzzing server for a client, until stdin ends
+  autobahn.py server ws FOLDER CASE...         a fuzzing server for a client, until stdin ends
 
 Reports go to FOLDER, index.json among them. The exit code says whether the cases could be run,
 not what came of them.
 
-kosoku 0.1.0 needs two things:
-- TLS. It has none. A pipe in this process speaks TLS to the peer, so that the peer's own TLS is
-  what the cases go through.
-- A repair. Its compression cases hash what they get as bytes, but a message that came without
-  compression is handed to them as str.
+kosoku 0.1.0 has no TLS, and needs a repair: its compression cases hash what they get as bytes, but
+a message that came without compression is handed to them as str.
 """
 
 import asyncio
-import contextlib
 import fnmatch
 import itertools
 import sys
 import time
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import kosoku
 from kosoku._report import write_reports
 from kosoku.cases import CASES
 
-from autobahn_wire import Pipe, any_server, finish, say, self_signed
+from autobahn_wire import finish, say
 
 
 def main():
@@ -36,8 +31,8 @@ def main():
             print("\n".join(chosen(globs)))
         case ["client", url, folder, jobs, *cases]:
             asyncio.run(fuzz_server(url, Path(folder), int(jobs), cases))
-        case ["server", "ws" | "wss" as scheme, folder, *cases]:
-            asyncio.run(fuzz_client(scheme == "wss", Path(folder), cases))
+        case ["server", "ws", folder, *cases]:
+            asyncio.run(fuzz_client(Path(folder), cases))
         case _:
             sys.exit(__doc__)
 
@@ -47,32 +42,20 @@ def chosen(globs):
 
 
 async def fuzz_server(url, folder, jobs, cases):
-    parts = urlsplit(url)
     results = []
-    async with contextlib.AsyncExitStack() as stack:
-        if parts.scheme == "wss":
-            pipe = Pipe(parts.hostname, parts.port, outer=None, inner=any_server())
-            port = await stack.enter_async_context(pipe)
-            parts = parts._replace(scheme="ws", netloc=f"127.0.0.1:{port}")
-        # One group at a time, since kosoku says nothing before the end of a run.
-        for group, members in itertools.groupby(cases, group_of):
-            members = list(members)
-            begin = time.monotonic()
-            run = kosoku.run_fuzzingclient(parts.geturl(), members, concurrency=jobs)
-            results += await verdicts(run)
-            say(f"{group:>8}  {len(members):3} cases  {time.monotonic() - begin:6.1f} s")
+    # One group at a time, since kosoku says nothing before the end of a run.
+    for group, members in itertools.groupby(cases, group_of):
+        members = list(members)
+        begin = time.monotonic()
+        run = kosoku.run_fuzzingclient(url, members, concurrency=jobs)
+        results += await verdicts(run)
+        say(f"{group:>8}  {len(members):3} cases  {time.monotonic() - begin:6.1f} s")
     write_reports(map(Named, results), str(folder))
 
 
-async def fuzz_client(tls, folder, cases):
-    async with contextlib.AsyncExitStack() as stack:
-        server = kosoku.run_fuzzingserver(cases, host="127.0.0.1", port=0)
-        server = await stack.enter_async_context(server)
-        url = f"ws://127.0.0.1:{server.port}"
-        if tls:
-            pipe = Pipe("127.0.0.1", server.port, outer=self_signed(), inner=None)
-            url = f"wss://127.0.0.1:{await stack.enter_async_context(pipe)}"
-        say(f"listening on {url}")
+async def fuzz_client(folder, cases):
+    async with kosoku.run_fuzzingserver(cases, host="127.0.0.1", port=0) as server:
+        say(f"listening on ws://127.0.0.1:{server.port}")
         await asyncio.to_thread(sys.stdin.read)
         await finish(server.port)
         results = await verdicts(server.get_result())

@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 
 use self::client::Client;
 use self::expected::Expected;
-use self::settings::{Role, Round, Settings};
+use self::settings::{Role, Round, Runner, Settings};
 use self::suite::Suite;
 use self::verdicts::Verdicts;
 use crate::server::Server;
@@ -46,7 +46,7 @@ fn rounds(settings: &Settings, profile: Profile) -> Result<Tally> {
         "the suite is a foreign peer, and peers are missing"
     );
     let moonwire = profile.build()?;
-    let suite = Suite::new(&settings.globs, settings.runner)?;
+    let suite = Suite::new(&settings.globs)?;
     let expected = Expected::read()?;
     if settings.is_whole() {
         expected.check_size(suite.cases().len())?;
@@ -54,8 +54,8 @@ fn rounds(settings: &Settings, profile: Profile) -> Result<Tally> {
     let mut tally = Tally::default();
     for &round in &settings.rounds {
         println!("{round}: {} cases", suite.cases().len());
-        let begin = Instant::now();
-        let verdicts = verdicts(round, &suite, &moonwire)?;
+        let (begin, runner) = (Instant::now(), settings.runner(round));
+        let verdicts = verdicts(round, runner, &suite, &moonwire)?;
         let seconds = begin.elapsed().as_secs_f64();
         let differences = expected.differences(round.role, suite.cases(), &verdicts);
         let agreed = suite.cases().len() - differences.len();
@@ -74,18 +74,22 @@ fn rounds(settings: &Settings, profile: Profile) -> Result<Tally> {
     Ok(tally)
 }
 
-fn verdicts(round: Round, suite: &Suite, moonwire: &Path) -> Result<Verdicts> {
+fn verdicts(round: Round, runner: Runner, suite: &Suite, moonwire: &Path) -> Result<Verdicts> {
     match round.role {
         Role::Server => {
             let mut serve = Command::new(moonwire);
             serve.args(["serve", "--listen", "127.0.0.1:0"]);
             serve.args(round.tls.then_some("--dev-tls"));
             let mut server = Server::start(&mut serve)?;
-            let verdicts = suite.against_server(round, &format!("{}/echo", server.url))?;
+            let url = format!("{}/echo", server.url);
+            let verdicts = suite.against_server(round, runner, &url)?;
             server.ensure_runs()?;
             Ok(verdicts)
         }
-        Role::Client => suite.against_client(round, &Client::new(moonwire, round.tls)),
+        Role::Client => {
+            let client = Client::new(moonwire, round.tls);
+            suite.against_client(round, runner, &client)
+        }
     }
 }
 

@@ -42,22 +42,23 @@ pub(crate) struct Settings {
     pub(crate) rounds: Vec<Round>,
     /// Cases that any of these matches.
     pub(crate) globs: Vec<String>,
-    pub(crate) runner: Runner,
+    /// Whether plain rounds have the suite's own runner, too.
+    pub(crate) original: bool,
 }
 
 /// Who runs the suite's cases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Runner {
-    /// For Python 3, fast.
+    /// For Python 3, fast, without TLS.
     Kosoku,
-    /// The suite's own, for Python 2.7.
+    /// The suite's own, for Python 2.7, with TLS of its own: nothing comes between it and ours.
     Original,
 }
 
 impl Settings {
     pub(crate) fn parse(arguments: &[&str]) -> Result<Self> {
         let (mut role, mut tls, mut globs) = (None, false, Vec::new());
-        let mut runner = Runner::Kosoku;
+        let mut original = false;
         let mut arguments = arguments.iter().copied();
         while let Some(argument) = arguments.next() {
             let mut value = || {
@@ -74,7 +75,7 @@ impl Settings {
                     });
                 }
                 "--tls" => tls = true,
-                "--original" => runner = Runner::Original,
+                "--original" => original = true,
                 "--driver" => driver(value()?)?,
                 "--cases" => globs.push(value()?.to_string()),
                 unknown => bail!("unknown argument `{unknown}`\n\n{USAGE}"),
@@ -86,7 +87,7 @@ impl Settings {
         Ok(Self {
             rounds: rounds(role, tls),
             globs,
-            runner,
+            original,
         })
     }
 
@@ -95,7 +96,14 @@ impl Settings {
         Self {
             rounds: rounds(Some(Role::Server), false),
             globs: vec!["[1-9].*".into(), "10.*".into()],
-            runner: Runner::Kosoku,
+            original: false,
+        }
+    }
+
+    pub(crate) fn runner(&self, round: Round) -> Runner {
+        match round.tls || self.original {
+            true => Runner::Original,
+            false => Runner::Kosoku,
         }
     }
 
@@ -131,7 +139,8 @@ usage: cargo xtask autobahn [--server|--client] [--tls] [--driver epoll] [--case
 
   without a role and --tls: both roles, each over ws:// and wss://; a role alone: over ws://
   --cases '7.*'    only the cases that match; may be given several times
-  --original       the suite's own runner: slow, and it needs a Python 2.7
+  --original       the suite's own runner over ws://, too: slow, and it needs a Python 2.7, as
+                   each round over wss:// does
 ";
 
 #[cfg(test)]
@@ -166,9 +175,16 @@ mod tests {
 
     #[test]
     fn the_runner_is_chosen() {
-        let runner = |arguments: &[&str]| Settings::parse(arguments).unwrap().runner;
-        assert_eq!(runner(&[]), Runner::Kosoku);
-        assert_eq!(runner(&["--original"]), Runner::Original);
+        use Runner::{Kosoku, Original};
+        let runners = |arguments: &[&str]| {
+            let settings = Settings::parse(arguments).unwrap();
+            let rounds = settings.rounds.iter();
+            rounds
+                .map(|round| settings.runner(*round))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(runners(&[]), [Kosoku, Original, Kosoku, Original]);
+        assert_eq!(runners(&["--original"]), [Original; 4]);
     }
 
     #[test]

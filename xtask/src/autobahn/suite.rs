@@ -15,11 +15,10 @@ use crate::{peers, place};
 pub(crate) struct Suite {
     /// Chosen cases, in the suite's order.
     cases: Vec<String>,
-    runner: Runner,
 }
 
 impl Suite {
-    pub(crate) fn new(globs: &[String], runner: Runner) -> Result<Self> {
+    pub(crate) fn new(globs: &[String]) -> Result<Self> {
         let output = command(Runner::Kosoku)?
             .arg("list")
             .args(globs)
@@ -31,7 +30,7 @@ impl Suite {
             .map(str::to_string)
             .collect();
         ensure!(!cases.is_empty(), "no case matches {}", globs.join(" "));
-        Ok(Self { cases, runner })
+        Ok(Self { cases })
     }
 
     pub(crate) fn cases(&self) -> &[String] {
@@ -39,9 +38,14 @@ impl Suite {
     }
 
     /// A fuzzing client against a server that echoes at `url`.
-    pub(crate) fn against_server(&self, round: Round, url: &str) -> Result<Verdicts> {
+    pub(crate) fn against_server(
+        &self,
+        round: Round,
+        runner: Runner,
+        url: &str,
+    ) -> Result<Verdicts> {
         let folder = empty_folder(round)?;
-        let mut command = command(self.runner)?;
+        let mut command = command(runner)?;
         command.arg("client").arg(url).arg(&folder);
         command.arg(jobs().to_string()).args(&self.cases);
         let status = command.stdin(Stdio::null()).status()?;
@@ -50,9 +54,14 @@ impl Suite {
     }
 
     /// A fuzzing server, to which the client connects once for each case.
-    pub(crate) fn against_client(&self, round: Round, client: &Client) -> Result<Verdicts> {
+    pub(crate) fn against_client(
+        &self,
+        round: Round,
+        runner: Runner,
+        client: &Client,
+    ) -> Result<Verdicts> {
         let folder = empty_folder(round)?;
-        let mut command = command(self.runner)?;
+        let mut command = command(runner)?;
         command.args(["server", round.scheme()]).arg(&folder);
         let server = Server::start(command.args(&self.cases))?;
         client.run(&server.url, &self.cases, jobs())?;
