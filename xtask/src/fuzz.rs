@@ -1,4 +1,5 @@
-//! `cargo xtask fuzz`: the targets in `fuzz/`, each for some minutes, with what came of it.
+//! `cargo xtask fuzz`: the targets in `fuzz/`, two at a time and each for some minutes, with what
+//! came of it.
 //!
 //! `cargo fuzz` and a nightly toolchain are needed (`rustup toolchain install nightly`,
 //! `cargo install cargo-fuzz`). New inputs stay in the target folder; the corpus that is kept is
@@ -6,6 +7,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -22,21 +24,39 @@ const TARGETS: [&str; 6] = [
     "request", "response", "frames", "deflate", "close", "session",
 ];
 
+/// Targets that run at a time.
+const AT_A_TIME: usize = 2;
+
 /// Runs one target, or each, and prints what it executed and found.
 pub(crate) fn run(arguments: &[&str]) -> Result<ExitCode> {
     let (targets, duration) = parse(arguments)?;
     let mut table = Table::new("Fuzzing: no input breaks a target");
-    for target in targets {
-        let fuzzer = Fuzzer::build(place::root(), target)?;
-        let outcome = fuzzer.run(duration, &place::target()?.join("fuzz-corpus"))?;
-        let figure = format!(
-            "{} executions in {:.0} s, {} findings",
-            outcome.executions,
-            outcome.elapsed.as_secs_f64(),
-            outcome.findings
-        );
-        let passed = outcome.findings == 0 && outcome.executions > 0;
-        table.line(target, figure, "0 findings", passed);
+    let built = targets
+        .iter()
+        .map(|target| Fuzzer::build(place::root(), target));
+    let fuzzers = built.collect::<Result<Vec<_>>>()?;
+    let corpora = place::target()?.join("fuzz-corpus");
+    for together in fuzzers.chunks(AT_A_TIME) {
+        let outcomes = thread::scope(|scope| {
+            let corpora = &corpora;
+            let run = |fuzzer| scope.spawn(move || Fuzzer::run(fuzzer, duration, corpora));
+            let running: Vec<_> = together.iter().map(run).collect();
+            let joined = running.into_iter().map(|running| running.join());
+            let expected = "a run that fails is an error, not a panic";
+            joined
+                .map(|joined| joined.expect(expected))
+                .collect::<Result<Vec<_>>>()
+        })?;
+        for (fuzzer, outcome) in together.iter().zip(outcomes) {
+            let figure = format!(
+                "{} executions in {:.0} s, {} findings",
+                outcome.executions,
+                outcome.elapsed.as_secs_f64(),
+                outcome.findings
+            );
+            let passed = outcome.findings == 0 && outcome.executions > 0;
+            table.line(fuzzer.target, figure, "0 findings", passed);
+        }
     }
     Ok(table.finish())
 }
