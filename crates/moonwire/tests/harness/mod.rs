@@ -114,15 +114,9 @@ impl Server {
         values.sum()
     }
 
-    /// A line of /proc/PID/status that is in kB, such as VmRSS and VmHWM.
+    /// See [`memory_bytes`].
     pub(crate) fn memory_bytes(&self, key: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()));
-        let status = status.expect("our own child");
-        let line = status.lines().find_map(|line| line.strip_prefix(key));
-        let kilobytes = line.and_then(|line| line.split_whitespace().nth(1));
-        1024 * kilobytes
-            .and_then(|n| n.parse::<u64>().ok())
-            .expect("the kernel says it")
+        memory_bytes(self.id(), key)
     }
 
     fn metrics(&self) -> String {
@@ -219,6 +213,17 @@ impl Running {
             stderr,
         }
     }
+}
+
+/// A line of /proc/PID/status that is in kB, such as VmRSS and VmHWM.
+pub(crate) fn memory_bytes(id: u32, key: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status"));
+    let status = status.expect("our own child");
+    let line = status.lines().find_map(|line| line.strip_prefix(key));
+    let kilobytes = line.and_then(|line| line.split_whitespace().nth(1));
+    1024 * kilobytes
+        .and_then(|n| n.parse::<u64>().ok())
+        .expect("the kernel says it")
 }
 
 /// Sends a signal to a process that this test started.

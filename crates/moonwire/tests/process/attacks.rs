@@ -2,14 +2,12 @@
 //! beside it, and the server's memory stays below a cap.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-
-use crate::harness::{PATIENCE, Running, Server, moonwire};
+use crate::harness::{PATIENCE, Server};
 use crate::hostile::echo_until;
 use catalogue::{ATTACKS, Attack, End, SIEGES};
 use strike::{Besieger, connect};
@@ -71,11 +69,11 @@ fn each_siege_of_the_catalogue_is_held_in_bounds() {
             // Until neither kernel nor server takes any more of any.
             let mut refused = 0;
             while refused < 20 {
-                let taken = besiegers
-                    .iter_mut()
-                    .filter_map(|b| b.go_on(&bytes).then_some(()))
-                    .count();
-                refused = if taken == 0 { refused + 1 } else { 0 };
+                let mut taken = false;
+                for besieger in &mut besiegers {
+                    taken |= besieger.go_on(&bytes);
+                }
+                refused = if taken { 0 } else { refused + 1 };
                 thread::sleep(Duration::from_millis(2));
             }
         });
@@ -253,43 +251,6 @@ fn a_close_without_an_answer_ends_in_time() {
         }
         drop(held);
     });
-}
-
-/// RFC 6455, 5.1: a client must not take masked frames.
-#[test]
-fn a_client_ends_a_server_that_masks() {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let url = format!("ws://{}/", listener.local_addr().unwrap());
-    let mut client = moonwire();
-    let client = Running::start(client.args(["load", "--echo", &url]));
-    let (mut stream, _) = listener.accept().unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap();
-        head.push(byte[0]);
-    }
-    let head = String::from_utf8(head).unwrap();
-    let key = head
-        .lines()
-        .find_map(|line| line.strip_prefix("Sec-WebSocket-Key: "));
-    let accept = derive_accept_key(key.unwrap().as_bytes());
-    let answer = format!(
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-         Sec-WebSocket-Accept: {accept}\r\n\r\n"
-    );
-    stream.write_all(answer.as_bytes()).unwrap();
-    stream.write_all(&frame(0x81, b"hello")).unwrap();
-    // A masked close frame with 1002; then it waits for the server to close (RFC 6455, 7.1.1).
-    let mut close = [0; 8];
-    stream.read_exact(&mut close).unwrap();
-    drop(stream);
-    assert_eq!(close[..2], [0x88, 0x82]);
-    let code = [close[6] ^ close[2], close[7] ^ close[3]];
-    assert_eq!(code, 1002_u16.to_be_bytes());
-    let outcome = client.finish();
-    assert!(outcome.stdout.contains("is masked"), "{outcome:?}");
 }
 
 /// Does something to a server beside a client that echoes without a loss, and looks at memory.

@@ -8,6 +8,7 @@ mod attacks;
 mod bad_input;
 mod ending;
 mod hostile;
+mod hostile_server;
 mod results;
 mod trust;
 mod tungstenite;
