@@ -49,12 +49,12 @@ pub(crate) fn breakage() -> Result<ExitCode> {
     Ok(table.finish())
 }
 
-/// What the neighbours of hostile clients feel.
-pub(crate) fn attacks() -> Result<ExitCode> {
+/// What the neighbours of hostile clients feel of the attacks with these names, or of all.
+pub(crate) fn attacks(names: &[&str]) -> Result<ExitCode> {
     let programs = Programs::build()?;
     let mut table = Table::new("Attacks: what a well-behaved neighbour feels");
     attacks::slow_handshakes(&programs, &mut table)?;
-    attacks::neighbour(&programs, &mut table)?;
+    attacks::neighbour(&programs, names, &mut table)?;
     Ok(table.finish())
 }
 

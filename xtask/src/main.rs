@@ -46,7 +46,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["peers", "--check"] => peers::check(),
         ["autobahn", arguments @ ..] => autobahn::run(arguments),
         ["acceptance", "breakage"] => acceptance::breakage(),
-        ["acceptance", "attacks"] => acceptance::attacks(),
+        ["acceptance", "attacks", names @ ..] => acceptance::attacks(names),
         ["acceptance", "truth"] => acceptance::truth(),
         ["acceptance", "unhurried"] => acceptance::unhurried(),
         ["acceptance", "soak"] => acceptance::soak(),
@@ -70,7 +70,9 @@ usage: cargo xtask COMMAND
   peers [--list|--check]   install the foreign peers of the tests, or show or check them
   autobahn [--server|--client] [--tls] [--driver epoll] [--cases GLOB]... [--original]
                            the Autobahn test suite; all 517 cases unless told otherwise
-  acceptance attacks       what the neighbours of hostile clients feel; 20 min
+  acceptance attacks [NAME...]
+                           what the neighbours of hostile clients feel of each attack, or of those
+                           with these names; 45 min on a quiet machine, longer on others
   acceptance breakage      puts defects into a copy and sees whether the tests notice
   acceptance truth         known faults and starved generators against the release build; 10 min
   acceptance unhurried     the last line of truth alone, which needs a quiet host; 3 min and more

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use super::disturbance::HostMoment;
+use super::disturbance::{HostMoment, wait_for_quiet_host};
 use super::program::Programs;
 use super::spinner::{Priority, Spinner};
 use super::table::Table;
@@ -41,10 +41,16 @@ const NEW_CLIENTS: u32 = 1000;
 
 /// Each attack of the catalogue at its own rate. All are gone through seven times, so that a bad
 /// minute of the machine is not one attack's alone; those whose pair was disturbed come again.
-pub(crate) fn neighbour(programs: &Programs, table: &mut Table) -> Result<()> {
+pub(crate) fn neighbour(programs: &Programs, names: &[&str], table: &mut Table) -> Result<()> {
+    let mut attacks = programs.attacks()?;
+    for name in names {
+        let is_known = attacks.iter().any(|(known, _)| known == name);
+        ensure!(is_known, "there is no attack `{name}`");
+    }
+    attacks.retain(|(known, _)| names.is_empty() || names.contains(&known.as_str()));
     // Without the programs for it the cores halt, and the table says how slow that makes them.
     let _awake = [SERVER_CORE, CLIENT_CORE].map(|core| Spinner::start(core, Priority::Idle).ok());
-    let mut trials: Vec<Trial> = programs.attacks()?.into_iter().map(Trial::new).collect();
+    let mut trials: Vec<Trial> = attacks.into_iter().map(Trial::new).collect();
     for round in 0.. {
         let mut wanted: Vec<&mut Trial> = trials
             .iter_mut()
@@ -55,6 +61,7 @@ pub(crate) fn neighbour(programs: &Programs, table: &mut Table) -> Result<()> {
         }
         // So that each comes now before and now after the run without it.
         for two in wanted.chunks_mut(2) {
+            wait_for_quiet_host(STOLEN_MAX)?;
             Trial::pair(two, round % 2 == 1, programs)?;
         }
     }
@@ -127,11 +134,21 @@ impl Trial {
 
     fn add(&mut self, with: &Felt, without: &Felt, stolen: f64) {
         self.lost += with.lost + without.lost;
-        if stolen > STOLEN_MAX {
+        let ratio = with.p99_us / without.p99_us;
+        let counts = stolen <= STOLEN_MAX;
+        eprintln!(
+            "   {}: {:.0} us with, {:.0} us without, {ratio:.2}; the host took {:.1} %{}",
+            self.name,
+            with.p99_us,
+            without.p99_us,
+            100.0 * stolen,
+            if counts { "" } else { ": does not count" }
+        );
+        if !counts {
             self.disturbed += 1;
             return;
         }
-        self.ratios.push(with.p99_us / without.p99_us);
+        self.ratios.push(ratio);
         self.p99s_us.push(without.p99_us);
         let least = self.strikes.unwrap_or(with.strikes);
         self.strikes = Some(least.min(with.strikes));

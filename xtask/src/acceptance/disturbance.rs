@@ -79,6 +79,18 @@ pub(crate) fn wait_for_quiet(server: &Path, outside_max: f64) -> Result<()> {
     Ok(())
 }
 
+/// Waits until the host takes no more than this share while something spins; not for ever.
+pub(crate) fn wait_for_quiet_host(stolen_max: f64) -> Result<()> {
+    for _ in 0..QUIET_WINDOWS_MAX {
+        let before = HostMoment::now()?;
+        thread::sleep(QUIET_WINDOW);
+        if HostMoment::now()?.stolen_since(before) <= stolen_max {
+            break;
+        }
+    }
+    Ok(())
+}
+
 struct Times {
     own: u64,
     children: u64,
