@@ -32,6 +32,7 @@ pub use listener::{ListenOptions, listen_socket};
 pub use session::{
     ConnectError, DetachedSession, Flushed, HandshakeTimings, Input, SendError, Session,
     SessionError, SessionEvent, SessionLimits, SessionMemory, compressor_bytes, random_mask,
+    take_compression_work,
 };
 pub use time::Time;
 pub use timers::Timers;

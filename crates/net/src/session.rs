@@ -32,7 +32,7 @@ use crate::tls::{ClientTls, Records, ServerTls, TlsError};
 use handshake::{ClientHandshake, Handshake, ServerHandshake};
 use kept::Kept;
 
-pub use codec::compressor_bytes;
+pub use codec::{compressor_bytes, take_compression_work};
 pub use detach::DetachedSession;
 pub use error::{SendError, SessionError};
 pub use event::{Flushed, HandshakeTimings, SessionEvent};

@@ -185,6 +185,12 @@ impl Assembly {
         }
     }
 
+    /// Bytes of windows that were laid out for it since the last call; 0 if it is not compressed.
+    pub(crate) fn take_window_bytes(&mut self) -> usize {
+        let inflation = self.inflation.as_mut();
+        inflation.map_or(0, Inflation::take_window_bytes)
+    }
+
     /// The inflation, once nothing more is to be inflated.
     pub(crate) fn end_inflation(&mut self) -> Option<Inflation> {
         self.inflation.take()

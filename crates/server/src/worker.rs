@@ -19,6 +19,7 @@ use std::sync::Arc;
 use moonwire_lua::Effects;
 use moonwire_net::{
     Completion, Driver, Flushed, ListenerId, Plaintext, Session, SocketId, Time, Timers, Transport,
+    compressor_bytes,
 };
 use moonwire_proto::WORK_PER_CALL;
 use tracing::warn;
@@ -62,6 +63,10 @@ struct Desk {
     /// in the next turn, so that nobody waits for one that has much to answer. Each once: those
     /// with `is_unread`.
     unread: VecDeque<SocketId>,
+    /// What this turn took so far, as [`WORK_PER_CALL`] counts it.
+    turn_work: usize,
+    /// Whether somebody in `unread` was put off because a turn took too long for others.
+    is_behind: bool,
     /// What all connections hold in memory.
     ledger: Ledger,
     /// The handshakes that are not over.
@@ -94,6 +99,8 @@ impl<D: Driver> Worker<D> {
             timers: Timers::new(),
             dirty: Vec::new(),
             unread: VecDeque::new(),
+            turn_work: 0,
+            is_behind: false,
             ledger: Ledger::default(),
             handshakes: Handshakes::default(),
             rotation: worker,
@@ -136,11 +143,7 @@ impl<D: Driver> Worker<D> {
         self.go_on();
         self.driver.wait(until)?;
         self.desk.stats.turns.add(1);
-        let compressor_bytes = moonwire_net::compressor_bytes();
-        self.desk
-            .stats
-            .compressor_bytes
-            .set(compressor_bytes as u64);
+        self.desk.turn_work = 0;
         while let Some(completion) = self.driver.next() {
             self.handle(Event::Socket(completion));
         }
@@ -153,6 +156,8 @@ impl<D: Driver> Worker<D> {
         }
         // Before anybody is cut, everybody is told: that a server goes away takes no time to write.
         self.flush();
+        let compressor_bytes = compressor_bytes() as u64;
+        self.desk.stats.compressor_bytes.set(compressor_bytes);
         self.regulate_accepting(now);
         if let Phase::Draining { until } = self.phase
             && (now >= until || self.desk.connections.len() == 0)
@@ -166,11 +171,16 @@ impl<D: Driver> Worker<D> {
     /// comes before the wait, so that what has arrived meanwhile is not only seen but answered
     /// before any of them goes on again.
     fn go_on(&mut self) {
-        let mut work = 0;
-        while work < UNREAD_WORK_PER_TURN
+        self.desk.is_behind &= !self.desk.unread.is_empty();
+        let most = match self.desk.is_behind {
+            true => WORK_PER_TURN,
+            false => UNREAD_WORK_PER_TURN,
+        };
+        self.desk.turn_work = 0;
+        while self.desk.turn_work < most
             && let Some(socket) = self.desk.unread.pop_front()
         {
-            work += self.unread(socket);
+            self.unread(socket);
         }
     }
 
@@ -337,6 +347,12 @@ impl<D: Driver> Worker<D> {
 /// counts it, or until one took more; the others follow in the next turns. For so long everybody
 /// else waits.
 const UNREAD_WORK_PER_TURN: usize = WORK_PER_CALL;
+
+/// What all connections together may take of a turn, and again before the wait of the next one if
+/// some were put off: some 16 ms, beyond what a thousand messages of 16 KiB take. What is received
+/// beyond it is kept and comes in turn, so that messages that were made to take long, such as many
+/// that are to be compressed, do not hold up those that arrive after them.
+const WORK_PER_TURN: usize = 16 << 20;
 
 /// Deadlines that are looked at in one turn; those beyond it come in the next one, at once.
 const DEADLINES_PER_TURN_MAX: usize = 1024;

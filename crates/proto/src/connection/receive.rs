@@ -284,7 +284,11 @@ impl Connection {
         let inflated_bytes = message.inflated_bytes();
         let taken = message.take(input, history, self.message_bytes_max)?;
         let payload_work = match message.open().compressed {
-            true => WORK_PER_COMPRESSED_BYTE * taken + message.inflated_bytes() - inflated_bytes,
+            true => {
+                let windows = message.take_window_bytes() / WINDOW_BYTES_PER_WORK;
+                let inflated = message.inflated_bytes() - inflated_bytes;
+                WORK_PER_COMPRESSED_BYTE * taken + inflated + windows
+            }
             false => taken / BYTES_PER_WORK,
         };
         if !message.is_complete() {
@@ -501,6 +505,9 @@ const BYTES_PER_WORK: usize = 4;
 /// A byte of a compressed message, beyond what it inflates to: usually less, and 100 where there is
 /// nothing but tables of codes.
 const WORK_PER_COMPRESSED_BYTE: usize = 8;
+
+/// Bytes of earlier messages that are laid out for one that may refer to them.
+const WINDOW_BYTES_PER_WORK: usize = 16;
 
 /// While the caller's buffer holds this much, the peer does not read: pongs are put off, so that a
 /// flood of pings cannot grow the buffer beyond this by more than a pong for each time it is sent.

@@ -23,6 +23,8 @@ pub struct Codec {
     latest: Latest,
     /// How often a message was compressed.
     compressions: u64,
+    /// What compressing took since it was asked for.
+    work: usize,
 }
 
 /// How a message is to be compressed.
@@ -51,6 +53,13 @@ impl Codec {
     /// in a row with the same parameters and without context takeover.
     pub fn compressions(&self) -> u64 {
         self.compressions
+    }
+
+    /// What compressing took since the last call, as [`WORK_PER_CALL`] counts it.
+    ///
+    /// [`WORK_PER_CALL`]: crate::WORK_PER_CALL
+    pub fn take_work(&mut self) -> usize {
+        core::mem::take(&mut self.work)
     }
 
     /// Bytes of the compressors and buffers that are kept for the next message.
@@ -106,6 +115,8 @@ impl Codec {
 
     fn deflate(&mut self, setting: Setting, dictionary: &[u8], payload: &[u8]) -> Option<usize> {
         self.compressions += 1;
+        let bytes = dictionary.len() / DICTIONARY_BYTES_PER_BYTE + payload.len();
+        self.work = self.work.saturating_add(WORK_PER_PLAIN_BYTE * bytes);
         let length = output_bytes_max(payload.len());
         if self.output.len() < length {
             self.output.resize(length, 0);
@@ -164,11 +175,18 @@ impl Latest {
         if self.payload != payload {
             self.compressed.clear();
             self.payload.clear();
-            if payload.len() > LATEST_BYTES_MAX {
+            if self.payload.capacity() > OUTPUT_BYTES_KEPT {
                 self.payload = Vec::new();
+            }
+            if payload.len() > LATEST_BYTES_MAX {
                 return;
             }
+            self.payload.reserve_exact(payload.len());
             self.payload.extend_from_slice(payload);
+        }
+        let added = compressed.map_or(0, <[u8]>::len);
+        if self.memory_bytes() + added > LATEST_MEMORY_BYTES_MAX {
+            self.compressed.clear();
         }
         if self.compressed.len() < DEFLATERS_MAX {
             let compressed = compressed.map(<[u8]>::to_vec);
@@ -262,8 +280,17 @@ const OUTPUT_BYTES_KEPT: usize = 256 * 1024;
 /// A longer message is not kept to be recognised, and compressed once for each who gets it.
 const LATEST_BYTES_MAX: usize = 1024 * 1024;
 
+/// Of the message that is kept and what it was compressed to; beyond it, only the last result.
+const LATEST_MEMORY_BYTES_MAX: usize = 2 * LATEST_BYTES_MAX;
+
 /// Messages beyond this are compressed at level 1, whatever the level is.
-const FAST_BYTES: usize = 1024 * 1024;
+const FAST_BYTES: usize = 128 * 1024;
+
+/// What compressing a byte takes where nothing repeats, at level 1.
+const WORK_PER_PLAIN_BYTE: usize = 24;
+
+/// Bytes of a dictionary that take as long as one that is compressed: they are only hashed.
+const DICTIONARY_BYTES_PER_BYTE: usize = 4;
 
 /// The smallest part of a window that is referred to, if there is as much.
 const DICTIONARY_BYTES_MIN: usize = 4 * 1024;

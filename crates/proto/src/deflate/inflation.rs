@@ -16,17 +16,25 @@ pub(crate) struct Inflation {
     has_ended: bool,
     /// Final blocks after which something came.
     restarts: u32,
+    /// Bytes of windows that were laid out since it was asked for.
+    window_bytes: usize,
 }
 
 impl Inflation {
     /// Begins a message that may refer to `history`, with any inflater.
     pub(super) fn new(mut inflater: Inflate, history: &History) -> Self {
-        restart(&mut inflater, history, [&[]; 2]);
+        let window_bytes = restart(&mut inflater, history, [&[]; 2]);
         Self {
             inflater,
             has_ended: false,
             restarts: 0,
+            window_bytes,
         }
+    }
+
+    /// Bytes of windows that were laid out since the last call.
+    pub(crate) fn take_window_bytes(&mut self) -> usize {
+        core::mem::take(&mut self.window_bytes)
     }
 
     pub(super) fn into_inflater(self) -> Inflate {
@@ -58,7 +66,8 @@ impl Inflation {
                 self.restarts += 1;
                 self.has_ended = false;
                 let window_bytes = WindowBits::MAX.window_bytes();
-                restart(&mut self.inflater, history, payload.last(window_bytes));
+                let newest = payload.last(window_bytes);
+                self.window_bytes += restart(&mut self.inflater, history, newest);
             }
             let step = self.step(rest, payload, message_bytes_max)?;
             taken += step.taken;
@@ -155,14 +164,14 @@ fn check_length(payload: &Payload, message_bytes_max: usize) -> Result<(), Proto
 
 /// A new stream whose window is what came before it: earlier messages, then the last bytes of this
 /// one so far.
-fn restart(inflater: &mut Inflate, history: &History, [before, newest]: [&[u8]; 2]) {
+fn restart(inflater: &mut Inflate, history: &History, [before, newest]: [&[u8]; 2]) -> usize {
     inflater.reset(false);
-    for part in [history.bytes(), before, newest] {
-        if !part.is_empty() {
-            // It can only be refused to a stream that has a header, which this is not.
-            let _ = inflater.set_dictionary(part);
-        }
+    let parts = [history.bytes(), before, newest];
+    for part in parts.into_iter().filter(|part| !part.is_empty()) {
+        // It can only be refused to a stream that has a header, which this is not.
+        let _ = inflater.set_dictionary(part);
     }
+    parts.map(<[u8]>::len).iter().sum()
 }
 
 /// How much more output to make room for: at least one byte, and one byte more than the limit

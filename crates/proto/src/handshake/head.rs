@@ -199,7 +199,7 @@ fn trimmed(value: &str) -> &str {
 /// http URI has none that is empty (RFC 9110, 4.2.1).
 pub(super) fn is_host(host: &str) -> bool {
     let is_host_byte = |byte: u8| byte.is_ascii_graphic() && !b"/?#@\\,\"<>".contains(&byte);
-    !host.is_empty() && host.bytes().all(is_host_byte)
+    !host.is_empty() && !host.starts_with(':') && host.bytes().all(is_host_byte)
 }
 
 /// Whether this is a token (RFC 9110, 5.6.2).

@@ -445,6 +445,7 @@ mod tests {
             (0, "\u{7f}", HeadMalformed),
             (1, "", HostInvalid),
             (1, "Host:", HostInvalid),
+            (1, "Host: :80", HostInvalid),
             (1, "Host: a, b", HostInvalid),
             (1, "Host: a/b", HostInvalid),
             (4, "", KeyInvalid),

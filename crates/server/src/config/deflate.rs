@@ -44,7 +44,11 @@ pub(super) fn deflate(
         compress_bytes_max: number.or(
             "compress_bytes_max",
             &table.compress_bytes_max,
-            default.compress_bytes_max.max(threshold_bytes),
+            match threshold_bytes <= default.compress_bytes_max {
+                true => default.compress_bytes_max,
+                // Who compresses only what is larger wants all of it.
+                false => GIB,
+            },
             threshold_bytes..=GIB,
         )?,
     }))

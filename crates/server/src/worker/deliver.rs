@@ -3,13 +3,14 @@
 use moonwire_lua::{Effect, Effects, Handler, Opcode};
 use moonwire_net::{
     Driver, Input, ReceiveBuffer, SendError, Session, SessionEvent, SocketId, Time,
+    take_compression_work,
 };
 use moonwire_proto::{CloseCode, WORK_PER_CALL};
 
 use super::answer::Asked;
 use super::connections::Stage;
 use super::scripts::{Place, Reaction, Scripts};
-use super::{Desk, Worker};
+use super::{Desk, WORK_PER_TURN, Worker};
 use crate::config::QueuePolicy;
 use crate::stats::Failure;
 
@@ -59,8 +60,8 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Answers each event in the bytes that were kept: of a connection from another worker, or of
-    /// one whose earlier answers had to be written first. Returns what that took.
-    pub(super) fn unread(&mut self, socket: SocketId) -> usize {
+    /// one whose earlier answers had to be written first.
+    pub(super) fn unread(&mut self, socket: SocketId) {
         let now = self.driver.now();
         let Self {
             driver,
@@ -70,20 +71,19 @@ impl<D: Driver> Worker<D> {
             ..
         } = self;
         let Some(connection) = desk.connections.of_socket(socket) else {
-            return 0;
+            return;
         };
         connection.is_unread = false;
         let input = connection.session.unread();
-        let work = desk.read(socket, input, scripts, effects, driver, now);
+        desk.read(socket, input, scripts, effects, driver, now);
         desk.mark_dirty(socket);
-        work
     }
 }
 
 impl Desk {
     /// Answers each event in `input`, or as many as the client takes the answers to and as its
-    /// part of this turn allows: the rest is kept until then, or for a later turn. Returns what
-    /// this took, a unit for each byte that was delivered included.
+    /// part of this turn allows: the rest is kept until then, or for a later turn. All of it is
+    /// where others have used up the turn.
     fn read(
         &mut self,
         socket: SocketId,
@@ -92,14 +92,19 @@ impl Desk {
         effects: &mut Effects,
         driver: &mut impl Driver,
         now: Time,
-    ) -> usize {
-        let (mut work, mut delivered_bytes, mut has_more) = (0, 0, false);
+    ) {
+        let (mut work, mut delivered_bytes, mut compression_work) = (0, 0, 0);
+        let (mut has_more, is_late) = (false, self.turn_work >= WORK_PER_TURN);
         while let Some(connection) = self.connections.of_socket(socket) {
             let stage = connection.stage;
             work = input.work();
             // What comes after its end has begun is only looked through, which is quick, and
             // nothing is kept then: the driver goes on receiving.
-            let is_served = has_more || work >= WORK_PER_TURN || delivered_bytes >= BYTES_PER_TURN;
+            let is_served = has_more
+                || is_late
+                || work >= WORK_PER_READ
+                || delivered_bytes >= BYTES_PER_READ
+                || compression_work >= COMPRESSION_WORK_PER_READ;
             if is_served && connection.session.is_open() || connection.session.is_full() {
                 connection.session.keep(input);
                 break;
@@ -124,6 +129,7 @@ impl Desk {
                     delivered_bytes += payload.len();
                     let reaction = scripts.message(place, handler, opcode, payload, effects);
                     self.apply(place, effects, driver);
+                    compression_work += take_compression_work();
                     self.react(place, handler, reaction);
                 }
                 SessionEvent::Request(request) => {
@@ -143,7 +149,8 @@ impl Desk {
             }
         }
         self.settle(socket, scripts, effects, driver, now);
-        work + delivered_bytes
+        self.turn_work += work + delivered_bytes + compression_work;
+        self.is_behind |= is_late;
     }
 
     /// After a read: an unfinished message is held to its bounds.
@@ -264,10 +271,14 @@ impl Desk {
 /// [`WORK_PER_CALL`]. One read can hold 43,690 empty messages, whose callbacks would take tens of
 /// milliseconds. A client that is not flooding sends far fewer in the time of a turn, so that
 /// nothing is kept and copied for it.
-const WORK_PER_TURN: usize = 4 * WORK_PER_CALL;
+const WORK_PER_READ: usize = 4 * WORK_PER_CALL;
+
+/// What compressing the answers may take before the rest of a connection's input waits for the next
+/// turn: a millisecond.
+const COMPRESSION_WORK_PER_READ: usize = 1 << 20;
 
 /// Bytes of messages after which the rest of a connection's input waits for the next turn. One
 /// read (256 KiB) can hold messages that inflate to a thousand times as much, and a service takes
 /// its time for each byte. Of what was not compressed nothing waits but what follows a message of
 /// about this length.
-const BYTES_PER_TURN: usize = 1 << 20;
+const BYTES_PER_READ: usize = 1 << 20;

@@ -158,6 +158,34 @@ fn final_blocks_may_be_many_but_not_without_end() {
 }
 
 #[test]
+fn windows_that_are_laid_out_count_as_work() {
+    let mut client = client(&agreement(true, 15), 1 << 20);
+    let (mut codec, mut out) = (Codec::new(), vec![]);
+    // Stored, so that the history is full.
+    let mut stored = vec![0x00, 0x00, 0x80, 0xff, 0x7f];
+    stored.resize(5 + 32_768, b'a');
+    stored.push(0x00);
+    let mut works = vec![];
+    for payload in [&stored[..], &[0x03, 0x00].repeat(60)] {
+        let mut bytes = frame(0xc2, payload);
+        let (mut taken, mut work) = (0, 0);
+        loop {
+            let step = client.receive(&mut bytes[taken..], &mut out, &mut codec);
+            taken += step.taken;
+            work += step.work;
+            match step.event {
+                Some(Event::Message { .. }) => break,
+                Some(event) => panic!("{event:?}"),
+                None => {}
+            }
+        }
+        works.push(work);
+    }
+    let window = 32 * 1024 / 16;
+    assert!(works[1] >= 60 * window, "{works:?}");
+}
+
+#[test]
 fn text_is_checked_as_it_inflates() {
     let mut deflate = Deflate::new(6, false, 15);
     let mut output = vec![0; 100];

@@ -171,6 +171,28 @@ fn a_broadcast_of_a_mebibyte_is_compressed_once_and_a_longer_one_for_each() {
 }
 
 #[test]
+fn what_is_kept_of_a_broadcast_is_bounded() {
+    let mut rng = fastrand::Rng::with_seed(4);
+    // Half of it is noise, so that each of eight results is as long as that.
+    let parts = std::iter::repeat_with(|| if rng.bool() { rng.u64(..) } else { 0 });
+    let payload: Vec<u8> = parts.take(75_000).flat_map(u64::to_ne_bytes).collect();
+    let (mut codec, mut results_bytes) = (Codec::new(), 0);
+    for bits in 8..=15 {
+        let mut wire = vec![];
+        server(&agreement(false, bits))
+            .send(Opcode::Binary, &payload, &mut wire, &mut codec)
+            .unwrap();
+        results_bytes += wire.len();
+    }
+    let deflaters = 8 * 380 * 1024;
+    let kept = codec.memory_bytes() - deflaters;
+    assert!(kept <= 2 << 20, "{kept}");
+    assert!(payload.len() + results_bytes > 2 << 20, "{results_bytes}");
+    assert!(codec.take_work() >= 8 * 24 * payload.len());
+    assert_eq!(codec.take_work(), 0);
+}
+
+#[test]
 fn what_is_longer_than_the_most_is_sent_as_it_is() {
     let agreement = DeflateAgreement {
         compress_bytes_max: 1000,
