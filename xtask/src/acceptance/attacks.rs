@@ -7,6 +7,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
@@ -29,6 +30,8 @@ const NEIGHBOUR: &str = "-t 1 -c 50 -q 2000";
 /// The share of the machine that the host may take during a pair; one that lost more does not
 /// count, because a p99 is of one message in a hundred.
 const STOLEN_MAX: f64 = 0.002;
+/// How long we wait for quiet, from the first pair on; then each pair is run when it is due.
+const QUIET_WAIT_MAX: Duration = Duration::from_secs(5400);
 /// Pairs of an attack that do not count before we give up.
 const DISTURBED_MAX: usize = 14;
 const SERVER_CORE: u8 = 0;
@@ -50,6 +53,7 @@ pub(crate) fn neighbour(programs: &Programs, names: &[&str], table: &mut Table) 
     attacks.retain(|(known, _)| names.is_empty() || names.contains(&known.as_str()));
     // Without the programs for it the cores halt, and the table says how slow that makes them.
     let _awake = [SERVER_CORE, CLIENT_CORE].map(|core| Spinner::start(core, Priority::Idle).ok());
+    let end_of_waiting = Instant::now() + QUIET_WAIT_MAX;
     let mut trials: Vec<Trial> = attacks.into_iter().map(Trial::new).collect();
     for round in 0.. {
         let mut wanted: Vec<&mut Trial> = trials
@@ -61,7 +65,7 @@ pub(crate) fn neighbour(programs: &Programs, names: &[&str], table: &mut Table) 
         }
         // So that each comes now before and now after the run without it.
         for two in wanted.chunks_mut(2) {
-            wait_for_quiet_host(STOLEN_MAX)?;
+            wait_for_quiet_host(STOLEN_MAX, end_of_waiting)?;
             Trial::pair(two, round % 2 == 1, programs)?;
         }
     }

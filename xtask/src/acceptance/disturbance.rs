@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
@@ -79,9 +79,9 @@ pub(crate) fn wait_for_quiet(server: &Path, outside_max: f64) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the host takes no more than this share while something spins; not for ever.
-pub(crate) fn wait_for_quiet_host(stolen_max: f64) -> Result<()> {
-    for _ in 0..QUIET_WINDOWS_MAX {
+/// Waits until the host takes no more than this share while something spins, or until `end`.
+pub(crate) fn wait_for_quiet_host(stolen_max: f64, end: Instant) -> Result<()> {
+    while Instant::now() < end {
         let before = HostMoment::now()?;
         thread::sleep(QUIET_WINDOW);
         if HostMoment::now()?.stolen_since(before) <= stolen_max {

@@ -25,6 +25,9 @@ pub(crate) mod wire;
 /// by doubling.
 const BESIEGERS: usize = 10;
 
+/// Messages that are to be compressed at the same moment.
+const MESSAGES: u64 = 8;
+
 /// How often each attack is made.
 const STRIKES: u64 = 3;
 
@@ -64,9 +67,7 @@ fn each_siege_of_the_catalogue_is_held_in_bounds() {
         let bytes = (siege.bytes)();
         eprintln!("{} ({})", siege.name, siege.reference);
         beside_a_neighbour(&server, |address| {
-            let connected = |_| Besieger::new(connect(address, Ipv4Addr::LOCALHOST)?);
-            let besiegers: Result<Vec<_>, _> = (0..BESIEGERS).map(connected).collect();
-            let mut besiegers = besiegers.unwrap();
+            let mut besiegers = besiegers(&server, address);
             // Until neither kernel nor server takes any more of any.
             let mut refused = 0;
             while refused < 20 {
@@ -77,8 +78,40 @@ fn each_siege_of_the_catalogue_is_held_in_bounds() {
                 refused = if taken { 0 } else { refused + 1 };
                 thread::sleep(Duration::from_millis(2));
             }
+            assert!(server.gauge("moonwire_sockets") > besiegers.len() as u64);
         });
     }
+}
+
+/// Messages are compressed in one go. Many at the same moment must not keep others waiting until
+/// the last of them is done: they come in turns.
+#[test]
+fn answers_that_take_long_to_compress_come_in_turns() {
+    let server = configured("[server]\nworkers = 1\n");
+    let mut rng = fastrand::Rng::with_seed(1);
+    beside_a_neighbour(&server, |address| {
+        // All but the last byte of each message, then the last bytes of all.
+        let mut streams: Vec<_> = (0..MESSAGES)
+            .map(|_| {
+                let noise: Vec<u8> = std::iter::repeat_with(|| rng.u8(..))
+                    .take(1 << 20)
+                    .collect();
+                let bytes = open_deflate("", &frame(0x82, &noise));
+                let (last, rest) = bytes.split_last().unwrap();
+                (open_with(address, rest), *last)
+            })
+            .collect();
+        let before = server.gauge("moonwire_turns_total");
+        for (stream, last) in &mut streams {
+            stream.write_all(&[*last]).unwrap();
+        }
+        for (stream, _) in &mut streams {
+            let mut echo = vec![0; 1 << 20];
+            stream.read_exact(&mut echo).unwrap();
+        }
+        let turns = server.gauge("moonwire_turns_total") - before;
+        assert!(turns >= MESSAGES, "{MESSAGES} messages in {turns} turns");
+    });
 }
 
 /// RFC 6455, 4.4: the versions that the server speaks.
@@ -156,11 +189,9 @@ fn a_handshake_that_trickles_is_ended_in_time() {
 #[test]
 fn clients_that_never_read_are_cut_in_time() {
     let server = configured("[limits]\nwrite_timeout_ms = 500\nmessage_bytes_max = 1048576\n");
-    let bytes = open(&frame(0x82, &[7; 60_000]).repeat(100));
+    let bytes = open(&frame(0x82, &[7; 60_000]).repeat(300));
     beside_a_neighbour(&server, |address| {
-        let mut held: Vec<_> = (0..BESIEGERS)
-            .map(|_| Besieger::new(connect(address, Ipv4Addr::LOCALHOST).unwrap()).unwrap())
-            .collect();
+        let mut held = besiegers(&server, address);
         let begin = Instant::now();
         loop {
             for besieger in &mut held {
@@ -249,6 +280,18 @@ fn a_close_without_an_answer_ends_in_time() {
         }
         drop(held);
     });
+}
+
+/// Connections that the server has accepted.
+fn besiegers(server: &Server, address: SocketAddr) -> Vec<Besieger> {
+    let connected = |_| Besieger::new(connect(address, Ipv4Addr::LOCALHOST)?);
+    let besiegers: Result<Vec<_>, _> = (0..BESIEGERS).map(connected).collect();
+    let begin = Instant::now();
+    while server.gauge("moonwire_sockets") <= BESIEGERS as u64 {
+        assert!(begin.elapsed() < PATIENCE, "they are not accepted");
+        thread::sleep(Duration::from_millis(2));
+    }
+    besiegers.unwrap()
 }
 
 /// Does something to a server beside a client that echoes without a loss, and looks at memory.
