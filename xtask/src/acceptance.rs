@@ -53,8 +53,9 @@ pub(crate) fn breakage() -> Result<ExitCode> {
 pub(crate) fn attacks(names: &[&str]) -> Result<ExitCode> {
     let programs = Programs::build()?;
     let mut table = Table::new("Attacks: what a well-behaved neighbour feels");
+    let attacks = attacks::chosen(&programs, names)?;
     attacks::slow_handshakes(&programs, &mut table)?;
-    attacks::neighbour(&programs, names, &mut table)?;
+    attacks::neighbour(&programs, attacks, &mut table)?;
     Ok(table.finish())
 }
 

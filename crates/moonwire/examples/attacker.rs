@@ -21,7 +21,7 @@ mod strike;
 mod wire;
 
 use catalogue::{ATTACKS, SIEGES};
-use strike::{Besieger, connect, strike};
+use strike::{Besieger, PART_BYTES, connect, strike};
 
 #[expect(clippy::print_stdout, reason = "what it says is its result")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -77,7 +77,7 @@ fn strike_often(address: SocketAddr, bytes: &[u8], per_s: u32, seconds: u32) -> 
     while begin.elapsed() < Duration::from_secs(seconds.into()) {
         let due = begin + strikes * Duration::from_secs(1) / per_s;
         thread::sleep(due.saturating_duration_since(Instant::now()));
-        strike(&connect(address, source(strikes))?, bytes);
+        strike(&connect(address, source(strikes))?, bytes, true);
         strikes += 1;
     }
     Ok(strikes)
@@ -91,7 +91,7 @@ fn besiege(address: SocketAddr, bytes: &[u8], per_s: u32, seconds: u32) -> io::R
         let due = begin + strikes * Duration::from_secs(1) / per_s;
         while Instant::now() < due {
             for (_, besieger) in &mut besiegers {
-                besieger.go_on(bytes);
+                besieger.go_on(bytes, PART_BYTES);
             }
             let left = due.saturating_duration_since(Instant::now());
             thread::sleep(left.min(BESIEGERS_REST));
@@ -102,8 +102,7 @@ fn besiege(address: SocketAddr, bytes: &[u8], per_s: u32, seconds: u32) -> io::R
         {
             besiegers.pop_front();
         }
-        let mut besieger = Besieger::new(connect(address, source(strikes))?)?;
-        besieger.go_on(bytes);
+        let besieger = Besieger::new(connect(address, source(strikes))?)?;
         besiegers.push_back((Instant::now(), besieger));
         strikes += 1;
     }
@@ -112,8 +111,8 @@ fn besiege(address: SocketAddr, bytes: &[u8], per_s: u32, seconds: u32) -> io::R
 
 /// How long each connection of a siege stays.
 const SIEGE: Duration = Duration::from_secs(2);
-/// How long besiegers wait until they try to send more.
-const BESIEGERS_REST: Duration = Duration::from_millis(5);
+/// How long besiegers wait until they send the next part.
+const BESIEGERS_REST: Duration = Duration::from_micros(500);
 
 /// Opens connections whose request never ends, and sends a byte of each now and then. Those that
 /// the server ends are opened again.

@@ -73,7 +73,7 @@ fn each_siege_of_the_catalogue_is_held_in_bounds() {
             while refused < 20 {
                 let mut taken = false;
                 for besieger in &mut besiegers {
-                    taken |= besieger.go_on(&bytes);
+                    taken |= besieger.go_on(&bytes, usize::MAX);
                 }
                 refused = if taken { 0 } else { refused + 1 };
                 thread::sleep(Duration::from_millis(2));
@@ -195,7 +195,7 @@ fn clients_that_never_read_are_cut_in_time() {
         let begin = Instant::now();
         loop {
             for besieger in &mut held {
-                besieger.go_on(&bytes);
+                besieger.go_on(&bytes, usize::MAX);
             }
             // The neighbour, and who asks.
             if server.gauge("moonwire_sockets") <= 2 {
@@ -340,7 +340,7 @@ fn open_with(address: SocketAddr, bytes: &[u8]) -> TcpStream {
 /// What the server says to an attack.
 fn answer_to(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let stream = connect(address, Ipv4Addr::new(127, 0, 2, 2)).unwrap();
-    strike::strike(&stream, bytes)
+    strike::strike(&stream, bytes, false)
 }
 
 /// How an answer says that the connection is over; `None`: it does not, or says more after it.
