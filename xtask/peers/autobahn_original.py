@@ -164,7 +164,10 @@ def python2():
     for candidate in filter(None, candidates):
         if subprocess.run([candidate, "-c", ""], capture_output=True).returncode == 0:
             return candidate
-    sys.exit("no Python 2.7 here, which the original suite needs; leave out --original")
+    sys.exit(
+        "no Python 2.7 here, which the suite's own program needs, and wss:// needs that program; "
+        "`pyenv install 2.7.18` brings one"
+    )
 
 
 if __name__ == "__main__":

@@ -36,6 +36,10 @@ fn main() -> ExitCode {
 fn run(arguments: &[String]) -> Result<ExitCode> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
+        [] | ["help", ..] | [.., "--help" | "-h"] => {
+            print!("{USAGE}");
+            Ok(ExitCode::SUCCESS)
+        }
         ["test"] => test::run(test::Extent::Full),
         ["test", "--quick"] => test::run(test::Extent::Quick),
         ["fuzz", "--planted"] => fuzz::planted(),
@@ -50,10 +54,6 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["acceptance", "truth"] => acceptance::truth(),
         ["acceptance", "unhurried"] => acceptance::unhurried(),
         ["acceptance", "soak"] => acceptance::soak(),
-        [] | ["help" | "--help" | "-h"] => {
-            print!("{USAGE}");
-            Ok(ExitCode::SUCCESS)
-        }
         unknown => bail!("unknown command `{}`\n\n{USAGE}", unknown.join(" ")),
     }
 }
@@ -63,13 +63,15 @@ usage: cargo xtask COMMAND
 
   test [--quick]           everything CI checks; --quick leaves out the foreign peers
   fuzz [TARGET] [--minutes N]
-                           looks for inputs that break a target, N minutes each; needs nightly
-                           and cargo-fuzz
+                           looks for inputs that break a target, N minutes each, two at a time;
+                           needs a nightly toolchain and cargo-fuzz, and builds for minutes first.
+                           Targets: request, response, frames, deflate, close, session
   fuzz --planted           puts a defect before each target, which must find it in a minute
   tidy                     the rules of the house: arrows, sizes, words, manifests
   peers [--list|--check]   install the foreign peers of the tests, or show or check them
   autobahn [--server|--client] [--tls] [--driver epoll] [--cases GLOB]... [--original]
-                           the Autobahn test suite; all 517 cases unless told otherwise
+                           the Autobahn test suite; all 517 cases unless told otherwise. Over
+                           wss:// in the suite's own program, which needs a Python 2.7
   acceptance attacks [NAME...]
                            what the neighbours of hostile clients feel of each attack, or of those
                            with these names; 45 min on a quiet machine, longer on others

@@ -132,6 +132,7 @@ fn cell(plan: &Plan, records: &Records) -> Cell {
             failed: counters.connects_failed,
             retried: counters.connects_retried,
             reconnected: counters.reconnected,
+            compressed: plan.scenario.deflate.map(|_| counters.connects_compressed),
             all_online_ms: records.all_online_ns.map(|ns| ns as f64 / 1e6),
         },
         bytes: Bytes {

@@ -9,7 +9,8 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use moonwire_proto::DeflateOffer;
+use moonwire_net::random_mask;
+use moonwire_proto::{ClientKey, DeflateOffer, UpgradeRequest};
 use serde::{Serialize, Serializer};
 
 use crate::slo::Slo;
@@ -470,6 +471,19 @@ fn check_headers(settings: &Settings) -> Result<(), ScenarioError> {
         if value.bytes().any(|b| b < 0x20 && b != b'\t' || b == 0x7f) {
             return mistake(format!(
                 "the value of header `{name}` holds a control character"
+            ));
+        }
+        let request = UpgradeRequest {
+            host: "localhost".to_owned(),
+            target: "/".to_owned(),
+            subprotocols: Vec::new(),
+            headers: vec![(name.clone(), value.clone())],
+            deflate: None,
+            key: ClientKey::generate(random_mask),
+        };
+        if request.encode().is_err() {
+            return mistake(format!(
+                "the header `{name}` is part of every upgrade and cannot be given"
             ));
         }
     }

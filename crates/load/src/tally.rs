@@ -54,6 +54,8 @@ pub(crate) struct Counters {
     pub(crate) connects_ok: u64,
     pub(crate) connects_failed: u64,
     pub(crate) connects_retried: u64,
+    /// Those that agreed on compression.
+    pub(crate) connects_compressed: u64,
     pub(crate) reconnected: u64,
     /// Connections that were up and ended before this end wanted it, while messages were sent
     /// or replies awaited.
@@ -207,6 +209,7 @@ impl Counters {
             connects_ok,
             connects_failed,
             connects_retried,
+            connects_compressed,
             reconnected,
             disconnected,
             one_way_impossible,
@@ -226,6 +229,7 @@ impl Counters {
         self.connects_ok += connects_ok;
         self.connects_failed += connects_failed;
         self.connects_retried += connects_retried;
+        self.connects_compressed += connects_compressed;
         self.reconnected += reconnected;
         self.disconnected += disconnected;
         self.one_way_impossible += one_way_impossible;

@@ -64,6 +64,8 @@ pub struct Connects {
     pub retried: u64,
     /// Connections made again after they had been up.
     pub reconnected: u64,
+    /// Those that agreed on compression, each time they were made; `None` if it was not offered.
+    pub compressed: Option<u64>,
     /// Milliseconds from the first attempt until every connection was up; `None` if never.
     pub all_online_ms: Option<f64>,
 }

@@ -122,6 +122,12 @@ pub(crate) fn connections(cell: &Cell) -> String {
             format::count(connects.reconnected)
         ));
     }
+    if let Some(compressed) = connects.compressed {
+        text.push_str(&match compressed {
+            0 => ", none compressed: the server declined".to_owned(),
+            some => format!(", {} compressed", format::count(some)),
+        });
+    }
     if let Some(ms) = connects.all_online_ms {
         text.push_str(&format!("; all online after {}", format::latency(ms * 1e3)));
     }

@@ -43,6 +43,8 @@ fn each_mistake_has_its_sentence() {
     assert!(sentence(|s| s.replies = 0).contains("at least 1 reply"));
     assert!(sentence(|s| s.headers = vec![("a b".into(), "c".into())]).contains("`a b`"));
     assert!(sentence(|s| s.headers = vec![("a".into(), "c\r\n".into())]).contains("control"));
+    let own = |s: &mut Settings| s.headers = vec![("host".into(), "a".into())];
+    assert!(sentence(own).contains("`host` is part of every upgrade"));
     assert!(sentence(|s| s.subprotocols = vec!["a,b".into()]).contains("subprotocol"));
     let time_unit = TimeUnit::Microseconds;
     assert!(sentence(|s| s.workload = Workload::Amplify { size: 9, time_unit }).contains("112"));

@@ -118,7 +118,7 @@ impl<D: Driver> Worker<D> {
     }
 
     /// The server accepted.
-    pub(super) fn upgraded(&mut self, index: u32, timings: &HandshakeTimings) {
+    pub(super) fn upgraded(&mut self, index: u32, timings: &HandshakeTimings, is_compressed: bool) {
         self.release_handshake();
         self.progress_ns = self.now_ns;
         self.up += 1;
@@ -126,6 +126,7 @@ impl<D: Driver> Worker<D> {
         self.shared.online.fetch_add(1, Ordering::Relaxed);
         let tally = &mut self.desk.tally;
         tally.counters.connects_ok += 1;
+        tally.counters.connects_compressed += u64::from(is_compressed);
         let tls = timings.tls.unwrap_or_default();
         tally.handshake.tcp.record(duration_ns(timings.tcp));
         if timings.tls.is_some() {

@@ -20,7 +20,10 @@ enum Consequence {
         error: Option<String>,
     },
     /// The handshake is over.
-    Upgraded(HandshakeTimings),
+    Upgraded {
+        timings: HandshakeTimings,
+        is_compressed: bool,
+    },
 }
 
 impl<D: Driver> Worker<D> {
@@ -143,7 +146,7 @@ impl<D: Driver> Worker<D> {
                 continue;
             }
             match consequence(event) {
-                consequence @ Some(Consequence::Upgraded(_)) => upgraded = consequence,
+                consequence @ Some(Consequence::Upgraded { .. }) => upgraded = consequence,
                 consequence @ Some(Consequence::Ended { .. }) => ended = consequence,
                 None => {}
             }
@@ -183,7 +186,10 @@ impl<D: Driver> Worker<D> {
     fn apply(&mut self, index: u32, consequence: Option<Consequence>) {
         match consequence {
             None => {}
-            Some(Consequence::Upgraded(timings)) => self.upgraded(index, &timings),
+            Some(Consequence::Upgraded {
+                timings,
+                is_compressed,
+            }) => self.upgraded(index, &timings, is_compressed),
             Some(Consequence::Ended { code, error }) => {
                 if self.clients[index as usize].state == State::Up {
                     self.desk.tally.closed(code);
@@ -220,7 +226,12 @@ impl Freshness {
 /// What an event means, other than a message.
 fn consequence(event: SessionEvent<'_>) -> Option<Consequence> {
     let (code, error) = match event {
-        SessionEvent::Upgraded { timings, .. } => return Some(Consequence::Upgraded(timings)),
+        SessionEvent::Upgraded { response, timings } => {
+            return Some(Consequence::Upgraded {
+                timings,
+                is_compressed: response.deflate().is_some(),
+            });
+        }
         SessionEvent::Refused { status, .. } => (
             ABNORMAL,
             Some(format!(

@@ -36,6 +36,26 @@ fn a_fifo_gets_the_run_file_when_the_run_is_over() {
 }
 
 #[test]
+fn whether_the_server_agreed_to_compress_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("moonwire.toml");
+    fs::write(&config, "[services.echo]\ntarget = '/echo'\n").unwrap();
+    let config = ["--config", config.to_str().unwrap()];
+    let file = folder.path().join("run.json");
+    for (arguments, agreed, sentence) in [
+        (&[][..], 1, ", 1 compressed"),
+        (&config[..], 0, ", none compressed: the server declined"),
+    ] {
+        let server = Server::moonwire(arguments);
+        let mut load = load(&server);
+        let outcome = run(load.arg("--deflate").arg("--json").arg(&file));
+        assert!(outcome.stdout.contains(sentence), "{outcome:?}");
+        let json: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+        assert_eq!(json["connects"]["compressed"], agreed, "{json}");
+    }
+}
+
+#[test]
 fn a_run_file_that_cannot_be_written_keeps_nothing_else_from_coming() {
     let server = Server::moonwire(&[]);
     let folder = tempfile::tempdir().unwrap();

@@ -14,7 +14,7 @@ pub(super) type Number = Spanned<i64>;
 
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 pub(super) struct File {
     #[serde(default)]
     pub(super) server: ServerTable,
@@ -27,7 +27,7 @@ pub(super) struct File {
 
 /// `[server]`
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 pub(super) struct ServerTable {
     pub(super) listen: Option<Spanned<OneOrMany>>,
     pub(super) workers: Option<Number>,
@@ -38,7 +38,7 @@ pub(super) struct ServerTable {
 
 /// `[tls]`: either both files or `dev = true`.
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 pub(super) struct TlsTable {
     pub(super) cert: Option<Spanned<String>>,
     pub(super) key: Option<Spanned<String>>,
@@ -48,7 +48,7 @@ pub(super) struct TlsTable {
 
 /// `[limits]`
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 pub(super) struct LimitsTable {
     pub(super) message_bytes_max: Option<Number>,
     pub(super) frames_per_message_max: Option<Number>,
@@ -79,7 +79,7 @@ pub(super) struct LimitsTable {
 
 /// `[services.NAME]`
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 pub(super) struct ServiceTable {
     pub(super) target: Option<Spanned<String>>,
     pub(super) folder: Option<Spanned<String>>,
@@ -97,7 +97,7 @@ pub(super) struct ServiceTable {
 
 /// `[services.NAME.deflate]`, which alone turns compression on.
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 pub(super) struct DeflateTable {
     pub(super) level: Option<Number>,
     pub(super) threshold_bytes: Option<Number>,

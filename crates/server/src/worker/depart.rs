@@ -2,7 +2,7 @@
 
 use moonwire_lua::Effects;
 use moonwire_net::{Driver, Session, SessionError, SocketId};
-use moonwire_proto::CloseCode;
+use moonwire_proto::{CloseCode, RequestError};
 use tracing::debug;
 
 use super::connections::{Connection, Stage};
@@ -193,6 +193,9 @@ impl<D: Driver> Worker<D> {
 /// What a failed handshake counts as.
 fn handshake_failure(error: &SessionError) -> HandshakeFailure {
     match error {
+        SessionError::Request(RequestError::WebSocketVersionUnknown) => {
+            HandshakeFailure::UpgradeRequired
+        }
         SessionError::Request(_) | SessionError::PipelinedTooMuch => HandshakeFailure::BadRequest,
         SessionError::HandshakeTimeout => HandshakeFailure::Timeout,
         SessionError::Tls(_) => HandshakeFailure::Tls,
