@@ -74,7 +74,7 @@ usage: cargo xtask COMMAND
                            wss:// in the suite's own program, which needs a Python 2.7
   acceptance attacks [NAME...]
                            what the neighbours of hostile clients feel of each attack, or of those
-                           with these names; 45 min on a quiet machine, longer on others
+                           with these names; 50 min on a quiet machine, longer on others
   acceptance breakage      puts defects into a copy and sees whether the tests notice
   acceptance truth         known faults and starved generators against the release build; 10 min
   acceptance unhurried     the last line of truth alone, which needs a quiet host; 3 min and more

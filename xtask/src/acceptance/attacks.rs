@@ -5,6 +5,9 @@
 //! take no time from the clients of others. Threads of idle priority keep both from
 //! halting, because a host that is slow to wake them is slower than any attack.
 //!
+//! The attack goes on and off in turns while one generator sends to one server: two processes of the
+//! same program differ by a third, and a host that others use is another one a minute later.
+//!
 //! What counts is the time from when a message was sent to its reply. The load is an open loop
 //! without a bound on what is in flight, so no message waits for the reply to another, and a server
 //! that stalls is seen by all that are sent meanwhile. The time from when it should have been sent
@@ -13,22 +16,26 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
 use super::disturbance::{HostMoment, wait_for_quiet_host};
 use super::program::Programs;
+use super::run_file::RunFile;
 use super::spinner::{Priority, Spinner};
 use super::table::Table;
+use crate::server::Server;
 
-/// Pairs of runs for each attack, one with it and one without.
+/// Pairs for each attack, of a time with it and one without.
 const PAIRS: usize = 7;
-/// Seconds of one run: 12,000 messages. What the host takes in moments of 10 ms would decide the
-/// p99 of much fewer.
-const RUN_S: u32 = 6;
-/// Seconds of an attack: from before the clients connect until after they have gone.
-const ATTACK_S: u32 = RUN_S + 1;
+/// Seconds of each of the two. Of each second there is a p99 of 2000 messages; the first and the
+/// last are left out, as the generator's begin up to a second after ours, and the median of the
+/// others stands for all.
+const WINDOW_S: usize = 5;
+/// Seconds of a run before the first pair.
+const LEAD_S: usize = 2;
 /// The share of its attacks, in percent, that an attacker must get through for its rate to count.
 const STRIKES_MIN: u32 = 90;
 /// The load of the neighbour: connections, and messages per second over all of them.
@@ -67,34 +74,24 @@ pub(crate) fn chosen(programs: &Programs, names: &[&str]) -> Result<Attacks> {
     Ok(attacks)
 }
 
-/// Each attack of the catalogue at its own rate. All are gone through seven times, so that a bad
-/// minute of the machine is not one attack's alone; those whose pair was disturbed come again.
+/// Each attack of the catalogue at its own rate, until there are enough pairs of each that the host
+/// left alone.
 pub(crate) fn neighbour(programs: &Programs, attacks: Attacks, table: &mut Table) -> Result<()> {
     // Without the programs for it the cores halt, and the table says how slow that makes them.
     let _awake = [SERVER_CORE, CLIENT_CORE].map(|core| Spinner::start(core, Priority::Idle).ok());
     let end_of_waiting = Instant::now() + QUIET_WAIT_MAX;
-    let mut trials: Vec<Trial> = attacks.into_iter().map(Trial::new).collect();
-    for round in 0.. {
-        let mut wanted: Vec<&mut Trial> = trials
-            .iter_mut()
-            .filter(|trial| trial.is_wanted())
-            .collect();
-        if wanted.is_empty() {
-            break;
-        }
-        // So that each comes now before and now after the run without it.
-        for two in wanted.chunks_mut(2) {
+    for attack in attacks {
+        let mut trial = Trial::new(attack);
+        while trial.wanted() > 0 {
             wait_for_quiet_host(STOLEN_MAX, end_of_waiting)?;
-            Trial::pair(two, round % 2 == 1, programs)?;
+            trial.run(programs)?;
         }
-    }
-    for trial in trials {
         trial.tell(table);
     }
     Ok(())
 }
 
-/// One attack, and the pairs of runs with and without it.
+/// One attack, and the pairs of times with and without it.
 struct Trial {
     name: String,
     per_s: u32,
@@ -104,8 +101,8 @@ struct Trial {
     /// Without the attack.
     p99s_us: Vec<f64>,
     lost: u64,
-    /// How often the attacker came in the pair in which it came least often.
-    strikes: Option<u32>,
+    /// How often the attacker came in the time in which it came least often.
+    strikes_min: Option<u32>,
     /// Pairs that do not count.
     disturbed: usize,
 }
@@ -119,67 +116,102 @@ impl Trial {
             intended_ratios: Vec::new(),
             p99s_us: Vec::new(),
             lost: 0,
-            strikes: None,
+            strikes_min: None,
             disturbed: 0,
         }
     }
 
-    fn is_wanted(&self) -> bool {
-        self.ratios.len() < PAIRS && self.disturbed < DISTURBED_MAX
+    /// Pairs that are still to be run.
+    fn wanted(&self) -> usize {
+        match self.disturbed < DISTURBED_MAX {
+            true => PAIRS - self.ratios.len(),
+            false => 0,
+        }
     }
 
-    /// A run without any attack between the runs with one and with another: a pair for each. One
-    /// that has no other comes before it or, if `is_after`, after it.
-    fn pair(trials: &mut [&mut Self], is_after: bool, programs: &Programs) -> Result<()> {
-        let mut order: Vec<Option<usize>> = match trials.len() {
-            1 => vec![Some(0), None],
-            _ => vec![Some(0), None, Some(1)],
-        };
-        if is_after {
-            order.reverse();
-        }
-        let mut moments = vec![HostMoment::now()?];
-        let mut felt = Vec::new();
-        for &with in &order {
-            felt.push(run(
-                programs,
-                with.map(|place| trials[place].name.as_str()),
-            )?);
-            moments.push(HostMoment::now()?);
-        }
-        let without = order.iter().position(Option::is_none).unwrap_or(0);
-        for (at, place) in order.iter().enumerate() {
-            if let Some(place) = *place {
-                let (first, last) = (at.min(without), at.max(without));
-                let stolen = moments[last + 1].stolen_since(moments[first]);
-                trials[place].add(&felt[at], &felt[without], stolen);
-            }
+    /// One run with all the pairs that are wanted.
+    fn run(&mut self, programs: &Programs) -> Result<()> {
+        let pairs = self.wanted();
+        let server = programs.serve(Some(SERVER_CORE), &["--workers", "1"])?;
+        let url = format!("{}/echo", server.url);
+        let seconds = LEAD_S + 2 * WINDOW_S * pairs + 1;
+        let load = format!("{NEIGHBOUR} -d {seconds}s");
+        let begin = Instant::now();
+        let (run, moments) = thread::scope(|scope| {
+            let run = scope.spawn(|| programs.load(Some(CLIENT_CORE), &url, &load));
+            let moments = self.attack(programs, &server, begin, pairs);
+            let run = run.join();
+            let run = run.expect("a run that fails is an error, not a panic");
+            (run, moments)
+        });
+        let (run, moments) = (run?, moments?);
+        self.lost += run.count("/messages/lost")?;
+        for (pair, two) in moments.windows(2).enumerate() {
+            self.add(&run, pair, two[1].stolen_since(two[0]))?;
         }
         Ok(())
     }
 
-    fn add(&mut self, with: &Felt, without: &Felt, stolen: f64) {
-        self.lost += with.lost + without.lost;
-        let ratio = with.p99_us / without.p99_us;
+    /// Attacks in one half of each pair, now the first and now the second; what the host has taken
+    /// before each pair and after the last.
+    fn attack(
+        &mut self,
+        programs: &Programs,
+        server: &Server,
+        begin: Instant,
+        pairs: usize,
+    ) -> Result<Vec<HostMoment>> {
+        let mut moments = Vec::new();
+        let wait_for = |window: usize| {
+            let due = begin + Duration::from_secs((LEAD_S + window * WINDOW_S) as u64);
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+        };
+        for window in 0..2 * pairs {
+            wait_for(window);
+            if window % 2 == 0 {
+                moments.push(HostMoment::now()?);
+            }
+            if is_attacked(window) {
+                let arguments = [self.name.as_str(), &WINDOW_S.to_string()];
+                let command = programs.attacker(server, Some(CLIENT_CORE), &arguments);
+                let strikes = Attacker::start(command)?.strikes()?;
+                self.strikes_min = Some(self.strikes_min.map_or(strikes, |min| min.min(strikes)));
+            }
+        }
+        wait_for(2 * pairs);
+        moments.push(HostMoment::now()?);
+        Ok(moments)
+    }
+
+    /// Takes a pair of a run in, if the host left it alone.
+    fn add(&mut self, run: &RunFile, pair: usize, stolen: f64) -> Result<()> {
+        let (first, second) = (2 * pair, 2 * pair + 1);
+        let (with, without) = match is_attacked(first) {
+            true => (first, second),
+            false => (second, first),
+        };
+        let (with_us, without_us) = (
+            p99_us(run, "service", with)?,
+            p99_us(run, "service", without)?,
+        );
+        let ratio = with_us / without_us;
         let counts = stolen <= STOLEN_MAX;
         eprintln!(
-            "   {}: {:.0} us with, {:.0} us without, {ratio:.2}; the host took {:.1} %{}",
+            "   {}: {with_us:.0} us with, {without_us:.0} us without, {ratio:.2}; the host took \
+             {:.1} %{}",
             self.name,
-            with.p99_us,
-            without.p99_us,
             100.0 * stolen,
             if counts { "" } else { ": does not count" }
         );
         if !counts {
             self.disturbed += 1;
-            return;
+            return Ok(());
         }
         self.ratios.push(ratio);
-        let intended_ratio = with.intended_p99_us / without.intended_p99_us;
-        self.intended_ratios.push(intended_ratio);
-        self.p99s_us.push(without.p99_us);
-        let least = self.strikes.unwrap_or(with.strikes);
-        self.strikes = Some(least.min(with.strikes));
+        self.p99s_us.push(without_us);
+        let intended = p99_us(run, "response", with)? / p99_us(run, "response", without)?;
+        self.intended_ratios.push(intended);
+        Ok(())
     }
 
     fn tell(mut self, table: &mut Table) {
@@ -189,7 +221,7 @@ impl Trial {
         let spread = (self.ratios.first().copied()).zip(self.ratios.last().copied());
         let (least, most) = spread.unwrap_or((f64::NAN, f64::NAN));
         let (lost, disturbed, pairs) = (self.lost, self.disturbed, self.ratios.len());
-        let (strikes, planned) = (self.strikes.unwrap_or(0), per_s * ATTACK_S);
+        let (strikes, planned) = (self.strikes_min.unwrap_or(0), per_s * WINDOW_S as u32);
         table.line(
             format!("{name}, {per_s}/s: p99 of the neighbour with / without"),
             format!(
@@ -206,32 +238,17 @@ impl Trial {
     }
 }
 
-/// What one run was like for the neighbour.
-struct Felt {
-    p99_us: f64,
-    intended_p99_us: f64,
-    lost: u64,
-    /// How often the attacker came meanwhile.
-    strikes: u32,
+/// In which half of a pair the attack is: the first and the second in turns.
+fn is_attacked(window: usize) -> bool {
+    matches!(window % 4, 0 | 3)
 }
 
-fn run(programs: &Programs, attack: Option<&str>) -> Result<Felt> {
-    let server = programs.serve(Some(SERVER_CORE), &["--workers", "1"])?;
-    let seconds = ATTACK_S.to_string();
-    let attacker = attack.map(|name| {
-        let arguments = [name, &seconds];
-        Attacker::start(programs.attacker(&server, Some(CLIENT_CORE), &arguments))
-    });
-    let attacker = attacker.transpose()?;
-    let url = format!("{}/echo", server.url);
-    let load = format!("{NEIGHBOUR} -d {RUN_S}s");
-    let run = programs.load(Some(CLIENT_CORE), &url, &load)?;
-    Ok(Felt {
-        p99_us: run.number("/latency/service/p99_us")?,
-        intended_p99_us: run.number("/latency/response/p99_us")?,
-        lost: run.count("/messages/lost")?,
-        strikes: attacker.map_or(Ok(0), Attacker::strikes).unwrap_or(0),
-    })
+/// The median of the seconds of a time that count.
+fn p99_us(run: &RunFile, what: &str, window: usize) -> Result<f64> {
+    let begin = LEAD_S + window * WINDOW_S;
+    let seconds = begin + 1..begin + WINDOW_S - 1;
+    let p99s = seconds.map(|second| run.number(&format!("/intervals/{second}/{what}/p99_us")));
+    Ok(median(&mut p99s.collect::<Result<Vec<_>>>()?))
 }
 
 /// New clients while slow handshakes are held open.
@@ -297,4 +314,25 @@ impl Drop for Attacker {
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attack_comes_first_and_second_in_turns() {
+        let attacked: Vec<bool> = (0..6).map(is_attacked).collect();
+        assert_eq!(attacked, [true, false, false, true, true, false]);
+    }
+
+    #[test]
+    fn the_median_second_stands_for_the_window() {
+        let interval = |p99_us: u32| format!("{{\"service\": {{\"p99_us\": {p99_us}}}}}");
+        // Two of the lead, then the five of the first window, whose edges are left out.
+        let intervals = [900, 900, 900, 70, 300, 80, 900].map(interval).join(",");
+        let run = RunFile::parse(&format!("{{\"intervals\": [{intervals}]}}")).unwrap();
+        assert_eq!(p99_us(&run, "service", 0).unwrap(), 80.0);
+        assert!(p99_us(&run, "service", 1).is_err());
+    }
 }
