@@ -5,8 +5,8 @@
 //! take no time from the clients of others. Threads of idle priority keep both from
 //! halting, because a host that is slow to wake them is slower than any attack.
 //!
-//! The attack goes on and off in turns while one generator sends to one server: two processes of the
-//! same program differ by a third, and a host that others use is another one a minute later.
+//! The attack goes on and off in turns while one generator sends to one server: two processes of
+//! the same program differ by a third, and a host that others use is another one a minute later.
 //!
 //! What counts is the time from when a message was sent to its reply. The load is an open loop
 //! without a bound on what is in flight, so no message waits for the reply to another, and a server
