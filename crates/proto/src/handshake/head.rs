@@ -102,6 +102,8 @@ pub(super) struct HeadReader {
     kept: Vec<u8>,
     /// How much of CR LF CR LF the bytes so far end with; odd after a CR.
     line_ends: u8,
+    /// Lines that ended.
+    lines: usize,
     head_bytes_max: usize,
     fields_max: usize,
 }
@@ -111,6 +113,7 @@ impl HeadReader {
         Self {
             kept: Vec::new(),
             line_ends: 0,
+            lines: 0,
             head_bytes_max: limits.header_bytes_max,
             fields_max: limits.headers_max,
         }
@@ -153,6 +156,7 @@ impl HeadReader {
     pub(super) fn expect_another(&mut self, head_bytes: usize) {
         self.kept = Vec::new();
         self.line_ends = 0;
+        self.lines = 0;
         self.head_bytes_max = self.head_bytes_max.saturating_sub(head_bytes);
     }
 
@@ -170,6 +174,12 @@ impl HeadReader {
                 _ if after_cr => return Err(HeadError::Malformed),
                 _ => 0,
             };
+            if self.line_ends == 2 {
+                self.lines += 1;
+                if self.lines > self.fields_max.saturating_add(LINES_BESIDE_FIELDS) {
+                    return Err(HeadError::TooManyFields);
+                }
+            }
             if self.line_ends == 4 {
                 return Ok(Some(index + 1));
             }
@@ -183,11 +193,15 @@ impl HeadReader {
     }
 }
 
+/// Lines of a head that are no fields: an empty one before it (RFC 9112, 2.2), and the first one.
+const LINES_BESIDE_FIELDS: usize = 2;
+
 /// Why a head cannot be read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum HeadError {
     Malformed,
     TooLarge,
+    TooManyFields,
 }
 
 /// Without the optional whitespace around a value (RFC 9110, 5.6.3).
@@ -243,6 +257,25 @@ mod tests {
         let mut slow = reader(17);
         assert_eq!(slow.receive(&input[..17]), Ok(None));
         assert_eq!(slow.receive(b"\n"), Err(HeadError::TooLarge));
+    }
+
+    #[test]
+    fn a_line_too_many_is_refused_before_the_rest_is_looked_at() {
+        let limits = Limits {
+            headers_max: 3,
+            ..Limits::default()
+        };
+        let lines = "\r\nGET / HTTP/1.1\r\nA: b\r\nA: b\r\nA: b\r\n";
+        let mut reader = HeadReader::new(&limits);
+        assert_eq!(reader.receive(lines.as_bytes()), Ok(None));
+        assert_eq!(reader.receive(b"A: b\r\n\0"), Err(HeadError::TooManyFields));
+        let whole = [lines, "\r\n"].concat();
+        assert!(
+            HeadReader::new(&limits)
+                .receive(whole.as_bytes())
+                .unwrap()
+                .is_some()
+        );
     }
 
     #[test]

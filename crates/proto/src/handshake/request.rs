@@ -47,6 +47,7 @@ impl RequestReader {
             Ok(None) => return Ok(None),
             Err(HeadError::Malformed) => return Err(RequestError::HeadMalformed),
             Err(HeadError::TooLarge) => return Err(RequestError::HeadTooLarge),
+            Err(HeadError::TooManyFields) => return Err(RequestError::HeadersTooMany),
         };
         Ok(Some((Request::parse(head, fields_max)?, taken)))
     }

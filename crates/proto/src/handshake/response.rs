@@ -55,6 +55,7 @@ impl ResponseReader {
                 Ok(None) => return Ok(None),
                 Err(HeadError::Malformed) => return Err(ResponseError::HeadMalformed),
                 Err(HeadError::TooLarge) => return Err(ResponseError::HeadTooLarge),
+                Err(HeadError::TooManyFields) => return Err(ResponseError::HeadersTooMany),
             };
             taken += head_taken;
             let head_bytes = head.len();
