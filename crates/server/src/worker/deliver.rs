@@ -93,11 +93,11 @@ impl Desk {
         driver: &mut impl Driver,
         now: Time,
     ) {
-        let (mut work, mut delivered_bytes, mut compression_work) = (0, 0, 0);
+        let (mut work, mut events, mut delivered_bytes, mut compression_work) = (0, 0, 0, 0);
         let (mut has_more, is_late) = (false, self.turn_work >= WORK_PER_TURN);
         while let Some(connection) = self.connections.of_socket(socket) {
             let stage = connection.stage;
-            work = input.work();
+            work = input.work() + events * WORK_PER_EVENT;
             // What comes after its end has begun is only looked through, which is quick, and
             // nothing is kept then: the driver goes on receiving.
             let is_served = has_more
@@ -110,9 +110,10 @@ impl Desk {
                 break;
             }
             let Some(event) = connection.session.poll(&mut input, now) else {
-                work = input.work();
+                work = input.work() + events * WORK_PER_EVENT;
                 break;
             };
+            events += 1;
             match event {
                 SessionEvent::Message { opcode, payload } => {
                     let Stage::Open {
@@ -267,11 +268,15 @@ impl Desk {
 }
 
 /// What looking at one connection's input may take in one turn; the rest is kept and comes in the
-/// next one, after everybody else. It is 512 messages; one that does not end is left earlier, after
-/// [`WORK_PER_CALL`]. One read can hold 43,690 empty messages, whose callbacks would take tens of
-/// milliseconds. A client that is not flooding sends far fewer in the time of a turn, so that
-/// nothing is kept and copied for it.
+/// next one, after everybody else. It is some 110 messages; one that does not end is left earlier,
+/// after [`WORK_PER_CALL`]. One read can hold 43,690 empty messages, whose callbacks would take tens
+/// of milliseconds. A client that is not flooding sends fewer in the time of a turn, so that nothing
+/// is kept and copied for it.
 const WORK_PER_READ: usize = 4 * WORK_PER_CALL;
+
+/// What an event takes beyond the bytes that it came in, as [`WORK_PER_CALL`] counts it: about half
+/// a microsecond without a callback.
+const WORK_PER_EVENT: usize = 192;
 
 /// What compressing the answers may take before the rest of a connection's input waits for the next
 /// turn: a millisecond.
