@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,12 +16,13 @@ use std::time::{Duration, Instant};
 #[expect(dead_code, reason = "how an attack must end is for the tests")]
 mod catalogue;
 #[path = "../tests/process/attacks/strike.rs"]
+#[expect(dead_code, reason = "tests strike as fast as they can")]
 mod strike;
 #[path = "../tests/process/attacks/wire.rs"]
 mod wire;
 
 use catalogue::{ATTACKS, SIEGES};
-use strike::{Besieger, PART_BYTES, connect, strike};
+use strike::{Besieger, connect};
 
 #[expect(clippy::print_stdout, reason = "what it says is its result")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -77,11 +78,34 @@ fn strike_often(address: SocketAddr, bytes: &[u8], per_s: u32, seconds: u32) -> 
     while begin.elapsed() < Duration::from_secs(seconds.into()) {
         let due = begin + strikes * Duration::from_secs(1) / per_s;
         thread::sleep(due.saturating_duration_since(Instant::now()));
-        strike(&connect(address, source(strikes))?, bytes, true);
+        strike_paced(&connect(address, source(strikes))?, bytes);
         strikes += 1;
     }
     Ok(strikes)
 }
+
+/// Sends all of it as a line of a gigabit a second brings it, part by part, each when it would be
+/// there, and reads to the end. An answer is short, so it can wait to be read: a thread for it would
+/// take more of the processor that the neighbour's client runs on than the attack does.
+fn strike_paced(mut stream: &TcpStream, bytes: &[u8]) {
+    let begin = Instant::now();
+    for (number, part) in bytes.chunks(PART_BYTES).enumerate() {
+        let sent_bytes = (number * PART_BYTES) as u64;
+        let due = begin + Duration::from_nanos(sent_bytes * 1_000_000_000 / LINE_BYTES_PER_S);
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        if stream.write_all(part).is_err() {
+            // The server has ended it early.
+            break;
+        }
+    }
+    stream.read_to_end(&mut Vec::new()).ok();
+}
+
+/// A gigabit a second.
+const LINE_BYTES_PER_S: u64 = 125_000_000;
+/// What is sent in one go. The kernel carries it over the loopback in the time of the sender, who
+/// cannot be interrupted meanwhile by those it shares a processor with.
+const PART_BYTES: usize = 8 * 1024;
 
 /// Opens `per_s` connections a second, each at its intended time, and leaves each open for a while.
 fn besiege(address: SocketAddr, bytes: &[u8], per_s: u32, seconds: u32) -> io::Result<u32> {

@@ -340,7 +340,7 @@ fn open_with(address: SocketAddr, bytes: &[u8]) -> TcpStream {
 /// What the server says to an attack.
 fn answer_to(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let stream = connect(address, Ipv4Addr::new(127, 0, 2, 2)).unwrap();
-    strike::strike(&stream, bytes, false)
+    strike::strike(&stream, bytes)
 }
 
 /// How an answer says that the connection is over; `None`: it does not, or says more after it.

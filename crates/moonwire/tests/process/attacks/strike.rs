@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
@@ -17,41 +17,19 @@ pub(crate) fn connect(server: SocketAddr, source: Ipv4Addr) -> io::Result<TcpStr
     Ok(socket.into())
 }
 
-/// Sends all of it, however early the server answers, and reads to the end. Sends as a line of a
-/// gigabit a second brings it, if it is `paced`.
-pub(crate) fn strike(stream: &TcpStream, bytes: &[u8], paced: bool) -> Vec<u8> {
+/// Sends all of it, however early the server answers, and reads to the end.
+pub(crate) fn strike(stream: &TcpStream, bytes: &[u8]) -> Vec<u8> {
     let mut answer = Vec::new();
     thread::scope(|scope| {
         let mut sender = stream;
         // Fails where the server ends it early.
-        scope.spawn(move || match paced {
-            true => send_paced(sender, bytes).ok(),
-            false => sender.write_all(bytes).ok(),
-        });
+        scope.spawn(move || sender.write_all(bytes).ok());
         let mut reader = stream;
         reader.read_to_end(&mut answer).ok();
         stream.shutdown(Shutdown::Both).ok();
     });
     answer
 }
-
-/// Sends part by part, each when a line of this rate would have brought it.
-fn send_paced(mut stream: &TcpStream, bytes: &[u8]) -> io::Result<()> {
-    let begin = Instant::now();
-    for (number, part) in bytes.chunks(PART_BYTES).enumerate() {
-        let sent_bytes = (number * PART_BYTES) as u64;
-        let due = begin + Duration::from_nanos(sent_bytes * 1_000_000_000 / LINE_BYTES_PER_S);
-        thread::sleep(due.saturating_duration_since(Instant::now()));
-        stream.write_all(part)?;
-    }
-    Ok(())
-}
-
-/// A gigabit a second.
-const LINE_BYTES_PER_S: u64 = 125_000_000;
-/// What is sent in one go. The kernel carries it over the loopback in the time of the sender, who
-/// cannot be interrupted meanwhile by those it shares a processor with.
-pub(crate) const PART_BYTES: usize = 8 * 1024;
 
 /// A connection on which nothing is read, and which is left open.
 pub(crate) struct Besieger {
