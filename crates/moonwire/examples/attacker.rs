@@ -85,7 +85,7 @@ fn strike_often(address: SocketAddr, bytes: &[u8], per_s: u32, seconds: u32) -> 
 }
 
 /// Sends all of it as a line of a gigabit a second brings it, part by part, each when it would be
-/// there, and reads to the end. An answer is short, so it can wait to be read: a thread for it would
+/// there, and reads to the end. An answer is short, so it can wait: a thread to read it would
 /// take more of the processor that the neighbour's client runs on than the attack does.
 fn strike_paced(mut stream: &TcpStream, bytes: &[u8]) {
     let begin = Instant::now();

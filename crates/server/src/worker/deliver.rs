@@ -269,9 +269,9 @@ impl Desk {
 
 /// What looking at one connection's input may take in one turn; the rest is kept and comes in the
 /// next one, after everybody else. It is some 110 messages; one that does not end is left earlier,
-/// after [`WORK_PER_CALL`]. One read can hold 43,690 empty messages, whose callbacks would take tens
-/// of milliseconds. A client that is not flooding sends fewer in the time of a turn, so that nothing
-/// is kept and copied for it.
+/// after [`WORK_PER_CALL`]. One read can hold 43,690 empty messages, whose callbacks would take
+/// tens of milliseconds. A client that is not flooding sends fewer in the time of a turn, so that
+/// nothing is kept and copied for it.
 const WORK_PER_READ: usize = 4 * WORK_PER_CALL;
 
 /// What an event takes beyond the bytes that it came in, as [`WORK_PER_CALL`] counts it: about half
