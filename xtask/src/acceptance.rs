@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use self::attacks::Victim;
 use self::program::Programs;
 use self::table::Table;
 
@@ -55,7 +56,16 @@ pub(crate) fn attacks(names: &[&str]) -> Result<ExitCode> {
     let mut table = Table::new("Attacks: what a well-behaved neighbour feels");
     let attacks = attacks::chosen(&programs, names)?;
     attacks::slow_handshakes(&programs, &mut table)?;
-    attacks::neighbour(&programs, attacks, &mut table)?;
+    attacks::neighbour(&programs, attacks, Victim::Server, &mut table)?;
+    Ok(table.finish())
+}
+
+/// What the clients of a server feel when another one beside it is attacked.
+pub(crate) fn attacks_control(names: &[&str]) -> Result<ExitCode> {
+    let programs = Programs::build()?;
+    let mut table = Table::new("Attacks at another server: what a well-behaved neighbour feels");
+    let attacks = attacks::chosen(&programs, names)?;
+    attacks::neighbour(&programs, attacks, Victim::Another, &mut table)?;
     Ok(table.finish())
 }
 

@@ -50,6 +50,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["peers", "--check"] => peers::check(),
         ["autobahn", arguments @ ..] => autobahn::run(arguments),
         ["acceptance", "breakage"] => acceptance::breakage(),
+        ["acceptance", "attacks", "--control", names @ ..] => acceptance::attacks_control(names),
         ["acceptance", "attacks", names @ ..] => acceptance::attacks(names),
         ["acceptance", "truth"] => acceptance::truth(),
         ["acceptance", "unhurried"] => acceptance::unhurried(),
@@ -72,9 +73,10 @@ usage: cargo xtask COMMAND
   autobahn [--server|--client] [--tls] [--driver epoll] [--cases GLOB]... [--original]
                            the Autobahn test suite; all 517 cases unless told otherwise. Over
                            wss:// in the suite's own program, which needs a Python 2.7
-  acceptance attacks [NAME...]
+  acceptance attacks [--control] [NAME...]
                            what the neighbours of hostile clients feel of each attack, or of those
-                           with these names; 50 min on a quiet machine, longer on others
+                           with these names; 50 min on a quiet machine, longer on others.
+                           --control attacks another server on the same processor instead
   acceptance breakage      puts defects into a copy and sees whether the tests notice
   acceptance truth         known faults and starved generators against the release build; 10 min
   acceptance unhurried     the last line of truth alone, which needs a quiet host; 3 min and more

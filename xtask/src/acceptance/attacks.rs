@@ -13,6 +13,10 @@
 //! that stalls is seen by all that are sent meanwhile. The time from when it should have been sent
 //! is told beside it: that adds what the generator waits for its processor, which the kernel also
 //! spends on what the attacker sends.
+//!
+//! A control attacks another server instead, which gets of the same processor what the neighbour's
+//! does not want: what the neighbour feels then is the price of two processors that share one
+//! kernel and one cache, and none of its server's doing.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -74,14 +78,28 @@ pub(crate) fn chosen(programs: &Programs, names: &[&str]) -> Result<Attacks> {
     Ok(attacks)
 }
 
+/// Who is attacked beside the neighbour.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Victim {
+    /// The neighbour's own server.
+    Server,
+    /// Another one, which gives way to it: the control.
+    Another,
+}
+
 /// Each attack of the catalogue at its own rate, until there are enough pairs of each that the host
 /// left alone.
-pub(crate) fn neighbour(programs: &Programs, attacks: Attacks, table: &mut Table) -> Result<()> {
+pub(crate) fn neighbour(
+    programs: &Programs,
+    attacks: Attacks,
+    victim: Victim,
+    table: &mut Table,
+) -> Result<()> {
     // Without the programs for it the cores halt, and the table says how slow that makes them.
     let _awake = [SERVER_CORE, CLIENT_CORE].map(|core| Spinner::start(core, Priority::Idle).ok());
     let end_of_waiting = Instant::now() + QUIET_WAIT_MAX;
     for attack in attacks {
-        let mut trial = Trial::new(attack);
+        let mut trial = Trial::new(attack, victim);
         while trial.wanted() > 0 {
             wait_for_quiet_host(STOLEN_MAX, end_of_waiting)?;
             trial.run(programs)?;
@@ -95,6 +113,7 @@ pub(crate) fn neighbour(programs: &Programs, attacks: Attacks, table: &mut Table
 struct Trial {
     name: String,
     per_s: u32,
+    victim: Victim,
     ratios: Vec<f64>,
     /// The same from the intended time on.
     intended_ratios: Vec<f64>,
@@ -108,10 +127,11 @@ struct Trial {
 }
 
 impl Trial {
-    fn new((name, per_s): (String, u32)) -> Self {
+    fn new((name, per_s): (String, u32), victim: Victim) -> Self {
         Self {
             name,
             per_s,
+            victim,
             ratios: Vec::new(),
             intended_ratios: Vec::new(),
             p99s_us: Vec::new(),
@@ -133,13 +153,18 @@ impl Trial {
     fn run(&mut self, programs: &Programs) -> Result<()> {
         let pairs = self.wanted();
         let server = programs.serve(Some(SERVER_CORE), &["--workers", "1"])?;
+        let another = match self.victim {
+            Victim::Server => None,
+            Victim::Another => Some(programs.serve_aside(SERVER_CORE)?),
+        };
+        let victim = another.as_ref().unwrap_or(&server);
         let url = format!("{}/echo", server.url);
         let seconds = LEAD_S + 2 * WINDOW_S * pairs + 1;
         let load = format!("{NEIGHBOUR} -d {seconds}s");
         let begin = Instant::now();
         let (run, moments) = thread::scope(|scope| {
             let run = scope.spawn(|| programs.load(Some(CLIENT_CORE), &url, &load));
-            let moments = self.attack(programs, &server, begin, pairs);
+            let moments = self.attack(programs, victim, begin, pairs);
             let run = run.join();
             let run = run.expect("a run that fails is an error, not a panic");
             (run, moments)
@@ -222,15 +247,23 @@ impl Trial {
         let (least, most) = spread.unwrap_or((f64::NAN, f64::NAN));
         let (lost, disturbed, pairs) = (self.lost, self.disturbed, self.ratios.len());
         let (strikes, planned) = (self.strikes_min.unwrap_or(0), per_s * WINDOW_S as u32);
+        let (limit, ratio_max) = match self.victim {
+            Victim::Server => (format!("{RATIO_MAX:.2}, "), RATIO_MAX),
+            Victim::Another => (String::from("no limit to the ratio, "), f64::INFINITY),
+        };
+        let whom = match self.victim {
+            Victim::Server => "",
+            Victim::Another => " at another server",
+        };
         table.line(
-            format!("{name}, {per_s}/s: p99 of the neighbour with / without"),
+            format!("{name}, {per_s}/s{whom}: p99 of the neighbour with / without"),
             format!(
                 "{ratio:.2} [{least:.2}, {most:.2}] of {pairs} pairs, {disturbed} disturbed by the \
                  host, {p99_us:.0} us without, {intended_ratio:.2} from the intended time, {lost} \
                  lost, attacked {strikes} of {planned} times"
             ),
-            format!("{RATIO_MAX:.2}, 0 lost, {STRIKES_MIN} % of the attacks"),
-            ratio <= RATIO_MAX
+            format!("{limit}0 lost, {STRIKES_MIN} % of the attacks"),
+            ratio <= ratio_max
                 && lost == 0
                 && pairs == PAIRS
                 && 100 * strikes >= STRIKES_MIN * planned,

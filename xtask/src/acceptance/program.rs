@@ -39,6 +39,13 @@ impl Programs {
         )
     }
 
+    /// Another server, which gives way to all that shares its core.
+    pub(crate) fn serve_aside(&self, core: u8) -> Result<Server> {
+        let mut command = idle(core);
+        command.arg(self.release.join("moonwire"));
+        Server::start(command.args(["serve", "--listen", "127.0.0.1:0", "--workers", "1"]))
+    }
+
     /// The foreign echo server with a fault.
     pub(crate) fn faulty(&self, arguments: &[&str]) -> Result<Server> {
         let program = self.release.join("examples/faulty_server");
@@ -56,9 +63,9 @@ impl Programs {
         let program = self.release.join("examples/attacker");
         let mut command = match core {
             None => Command::new(program),
-            Some(_) => {
-                let mut command = pinned(core, OsStr::new("chrt"));
-                command.args(["--idle", "0"]).arg(program);
+            Some(core) => {
+                let mut command = idle(core);
+                command.arg(program);
                 command
             }
         };
@@ -111,5 +118,12 @@ pub(crate) fn pinned(core: Option<u8>, program: &OsStr) -> Command {
     };
     let mut command = Command::new("taskset");
     command.arg("-c").arg(core.to_string()).arg(program);
+    command
+}
+
+/// The beginning of a command that gets what nobody else wants of a core.
+pub(crate) fn idle(core: u8) -> Command {
+    let mut command = pinned(Some(core), OsStr::new("chrt"));
+    command.args(["--idle", "0"]);
     command
 }

@@ -1,11 +1,11 @@
 //! Processes that do nothing but use a core.
 
 use std::ffi::OsStr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use anyhow::{Context, Result};
 
-use super::program::pinned;
+use super::program::{idle, pinned};
 
 /// Spins on one core until it is dropped.
 pub(crate) struct Spinner {
@@ -24,19 +24,17 @@ impl Spinner {
     pub(crate) fn start(core: u8, priority: Priority) -> Result<Self> {
         let mut command = match priority {
             Priority::Normal => pinned(Some(core), OsStr::new("sh")),
-            Priority::Idle => idle(core),
+            Priority::Idle => {
+                let mut command = idle(core);
+                command.arg("sh");
+                command
+            }
         };
         command.args(["-c", "while :; do :; done"]);
         let child = command.stdin(Stdio::null()).spawn();
         let child = child.with_context(|| format!("cannot run {command:?}"))?;
         Ok(Self { child })
     }
-}
-
-fn idle(core: u8) -> Command {
-    let mut command = pinned(Some(core), OsStr::new("chrt"));
-    command.args(["--idle", "0", "sh"]);
-    command
 }
 
 impl Drop for Spinner {
