@@ -191,8 +191,13 @@ impl Session {
 
     /// Whether `unread` has something to be polled, bytes or the end of the stream.
     pub fn has_unread(&self) -> bool {
-        let is_wanted = self.phase <= Phase::Closing && matches!(self.stage, Stage::Open(_));
-        is_wanted && (self.is_ended || !self.kept.rest().is_empty())
+        self.can_keep() && (self.is_ended || !self.kept.rest().is_empty())
+    }
+
+    /// Whether what is kept now comes up again: once the handshake is over, until the peer's close
+    /// frame has come.
+    pub fn can_keep(&self) -> bool {
+        self.phase <= Phase::Closing && matches!(self.stage, Stage::Open(_))
     }
 
     /// Kept bytes come before those received now, once the request is answered.

@@ -98,14 +98,14 @@ impl Desk {
         while let Some(connection) = self.connections.of_socket(socket) {
             let stage = connection.stage;
             work = input.work() + events * WORK_PER_EVENT;
-            // What comes after its end has begun is only looked through, which is quick, and
-            // nothing is kept then: the driver goes on receiving.
+            // Behind the peer's close frame only the end of the stream is looked for, which is
+            // quick; nothing is kept then.
             let is_served = has_more
                 || is_late
                 || work >= WORK_PER_READ
                 || delivered_bytes >= BYTES_PER_READ
                 || compression_work >= COMPRESSION_WORK_PER_READ;
-            if is_served && connection.session.is_open() || connection.session.is_full() {
+            if is_served && connection.session.can_keep() || connection.session.is_full() {
                 connection.session.keep(input);
                 break;
             }
@@ -268,7 +268,7 @@ impl Desk {
 }
 
 /// What looking at one connection's input may take in one turn; the rest is kept and comes in the
-/// next one, after everybody else. It is some 110 messages; one that does not end is left earlier,
+/// next one, after everybody else. It is 128 small messages; one that does not end is left earlier,
 /// after [`WORK_PER_CALL`]. One read can hold 43,690 empty messages, whose callbacks would take
 /// tens of milliseconds. A client that is not flooding sends fewer in the time of a turn, so that
 /// nothing is kept and copied for it.
