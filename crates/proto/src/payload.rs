@@ -98,8 +98,12 @@ impl Payload {
         &self.newest
     }
 
-    /// Up to [`PIECE_BYTES`] / 2 of those that came last, in two parts.
+    /// Up to [`MOVED_BYTES_MAX`] of those that came last, in two parts.
     pub(crate) fn last(&self, bytes: usize) -> [&[u8]; 2] {
+        debug_assert!(
+            bytes <= MOVED_BYTES_MAX,
+            "no piece but the newest holds less"
+        );
         let before = self.earlier.last().map_or(&[][..], Vec::as_slice);
         let newest = tail(&self.newest, bytes);
         [tail(before, bytes - newest.len()), newest]
@@ -122,7 +126,7 @@ impl Payload {
         if capacity < length {
             let grown = match self.earlier.is_empty() {
                 true => (2 * capacity).min(PIECE_BYTES),
-                false => self.earlier_bytes.min(PIECE_BYTES),
+                false => self.len().min(PIECE_BYTES),
             };
             let possible = bytes_max.saturating_sub(self.earlier_bytes);
             let wanted = grown.min(possible).max(length);
@@ -164,13 +168,12 @@ fn tail(bytes: &[u8], length: usize) -> &[u8] {
     bytes.get(start..).unwrap_or_default()
 }
 
-/// What a piece holds. A heap has such blocks at hand, and a window of compression (32 KiB) is
-/// never in more than two.
+/// What a piece holds at most. A heap has such blocks at hand.
 const PIECE_BYTES: usize = 256 * 1024;
 
 /// What is inflated is moved as it grows as long as a piece holds less: to move 128 KiB takes a
 /// tenth of a millisecond, most of it for pages that are touched for the first time. No less than a
-/// window of compression.
+/// window of compression, which is never in more than two pieces then.
 const MOVED_BYTES_MAX: usize = 32 * 1024;
 
 #[cfg(test)]
@@ -231,10 +234,22 @@ mod tests {
 
     #[test]
     fn what_is_inflated_is_not_moved_once_it_is_long() {
-        let mut payload = Payload::new(false);
+        never_moves(Payload::new(false), byte);
+        // A character that has begun goes on in the next piece.
+        never_moves(Payload::new(true), |place| "€".as_bytes()[place % 3]);
+    }
+
+    fn never_moves(mut payload: Payload, byte: fn(usize) -> u8) {
         let mut before: Vec<*const u8> = Vec::new();
         while payload.len() < 2 * PIECE_BYTES {
-            payload.write(5000, usize::MAX, |room| (room.len(), ()));
+            let start = payload.len();
+            payload.write(5000, usize::MAX, |room| {
+                for (place, to) in room.iter_mut().enumerate() {
+                    *to = byte(start + place);
+                }
+                (room.len(), ())
+            });
+            assert!(payload.is_valid(false));
             let pieces = payload.earlier.iter().chain([&payload.newest]);
             let long = pieces.filter(|piece| piece.capacity() >= MOVED_BYTES_MAX);
             let places: Vec<*const u8> = long.map(|piece| piece.as_ptr()).collect();

@@ -16,7 +16,8 @@
 //!
 //! A control attacks another server instead, which gets of the same processor what the neighbour's
 //! does not want: what the neighbour feels then is the price of two processors that share one
-//! kernel and one cache, and none of its server's doing.
+//! kernel and one cache, and none of its server's doing. As the other server waits behind whatever
+//! runs, up to some milliseconds, it serves attacks in batches.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

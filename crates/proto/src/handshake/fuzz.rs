@@ -139,7 +139,7 @@ fn limits(choice: u8) -> Limits {
         0 => Limits::default(),
         _ => Limits {
             header_bytes_max: 400,
-            headers_max: 10,
+            headers_max: 6,
             ..Limits::default()
         },
     }

@@ -23,6 +23,8 @@ pub struct ResponseReader {
     /// The compression that was offered.
     deflate: Option<DeflateOffer>,
     head: HeadReader,
+    /// Whether an interim response came.
+    has_interim: bool,
 }
 
 impl ResponseReader {
@@ -33,6 +35,7 @@ impl ResponseReader {
             subprotocols: request.subprotocols.clone(),
             deflate: request.deflate,
             head: HeadReader::new(limits),
+            has_interim: false,
         }
     }
 
@@ -43,7 +46,8 @@ impl ResponseReader {
     /// Interim responses before it are skipped (RFC 9110, 15.2); all heads together are bounded by
     /// `header_bytes_max`.
     pub fn receive(&mut self, input: &[u8]) -> Result<Option<(Response, usize)>, ResponseError> {
-        if !self.head.has_begun() && input.first() == Some(&TLS_ALERT) {
+        let has_begun = self.has_interim || self.head.has_begun();
+        if !has_begun && input.first() == Some(&TLS_ALERT) {
             return Err(ResponseError::TlsExpected);
         }
         let fields_max = self.head.fields_max();
@@ -64,6 +68,7 @@ impl ResponseReader {
                 break response;
             }
             self.head.expect_another(head_bytes);
+            self.has_interim = true;
         };
         if response.is_upgrade() {
             response.deflate = self.check(&response)?;
@@ -286,6 +291,9 @@ mod tests {
             reader().receive(&alert[..1]),
             Err(ResponseError::TlsExpected)
         );
+        let mut begun = reader();
+        assert_eq!(begun.receive(b"HTTP/1.1 103\r\n\r\n"), Ok(None));
+        assert_eq!(begun.receive(alert), Err(ResponseError::HeadMalformed));
     }
 
     #[test]
