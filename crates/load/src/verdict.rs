@@ -101,8 +101,9 @@ fn weigh_ending(evidence: &Evidence<'_>, assessment: &mut Assessment) {
             .errors
             .iter()
             .max_by_key(|(_, count)| **count);
-        let why = why.map_or_else(String::new, |(text, count)| {
-            format!(": {text} ({count} times)")
+        let why = why.map_or_else(String::new, |(text, count)| match count {
+            1 => format!(": {text}"),
+            _ => format!(": {text} ({count} times)"),
         });
         assessment.add(
             Verdict::Invalid,
