@@ -71,12 +71,13 @@ fn loopback(address: &str) -> Result<SocketAddr, Box<dyn std::error::Error>> {
     }
 }
 
-/// Strikes `per_s` times a second, one after the other, each at its intended time.
+/// Strikes `per_s` times a second, one after the other, each at a random moment of its part of the
+/// second: at even intervals all or none would meet a message of a neighbour who is as even.
 fn strike_often(address: SocketAddr, bytes: &[u8], per_s: u32, seconds: u32) -> io::Result<u32> {
     let begin = Instant::now();
     let mut strikes = 0;
     while begin.elapsed() < Duration::from_secs(seconds.into()) {
-        let due = begin + strikes * Duration::from_secs(1) / per_s;
+        let due = begin + due_after(strikes, per_s);
         thread::sleep(due.saturating_duration_since(Instant::now()));
         strike_paced(&connect(address, source(strikes))?, bytes);
         strikes += 1;
@@ -107,12 +108,18 @@ const LINE_BYTES_PER_S: u64 = 125_000_000;
 /// cannot be interrupted meanwhile by those it shares a processor with.
 const PART_BYTES: usize = 8 * 1024;
 
-/// Opens `per_s` connections a second, each at its intended time, and leaves each open for a while.
+/// A random moment of the part of a second that belongs to this strike.
+fn due_after(strike: u32, per_s: u32) -> Duration {
+    Duration::from_secs_f64((f64::from(strike) + fastrand::f64()) / f64::from(per_s))
+}
+
+/// Opens `per_s` connections a second, each at a random moment of its part of the second, and
+/// leaves each open for a while.
 fn besiege(address: SocketAddr, bytes: &[u8], per_s: u32, seconds: u32) -> io::Result<u32> {
     let (begin, mut strikes) = (Instant::now(), 0);
     let mut besiegers: VecDeque<(Instant, Besieger)> = VecDeque::new();
     while begin.elapsed() < Duration::from_secs(seconds.into()) {
-        let due = begin + strikes * Duration::from_secs(1) / per_s;
+        let due = begin + due_after(strikes, per_s);
         while Instant::now() < due {
             for (_, besieger) in &mut besiegers {
                 besieger.go_on(bytes, PART_BYTES);

@@ -63,9 +63,13 @@ const NEW_CLIENTS: u32 = 1000;
 /// Attacks by name, with how often a second each is made.
 pub(crate) type Attacks = Vec<(String, u32)>;
 
+/// What is measured first: by how much two times without any attack differ.
+const NO_ATTACK: &str = "no attack";
+
 /// Those with these names, or all.
 pub(crate) fn chosen(programs: &Programs, names: &[&str]) -> Result<Attacks> {
-    let mut attacks = programs.attacks()?;
+    let mut attacks = vec![(NO_ATTACK.to_string(), 0)];
+    attacks.extend(programs.attacks()?);
     for name in names {
         let is_known = attacks.iter().any(|(known, _)| known == name);
         let known = attacks.iter().map(|(known, _)| format!("\n  {known}"));
@@ -197,7 +201,7 @@ impl Trial {
             if window % 2 == 0 {
                 moments.push(HostMoment::now()?);
             }
-            if is_attacked(window) {
+            if is_attacked(window) && self.per_s > 0 {
                 let arguments = [self.name.as_str(), &WINDOW_S.to_string()];
                 let command = programs.attacker(server, Some(CLIENT_CORE), &arguments);
                 let strikes = Attacker::start(command)?.strikes()?;
@@ -249,8 +253,10 @@ impl Trial {
         let (lost, disturbed, pairs) = (self.lost, self.disturbed, self.ratios.len());
         let (strikes, planned) = (self.strikes_min.unwrap_or(0), per_s * WINDOW_S as u32);
         let (limit, ratio_max) = match self.victim {
-            Victim::Server => (format!("{RATIO_MAX:.2}, "), RATIO_MAX),
-            Victim::Another => (String::from("no limit to the ratio, "), f64::INFINITY),
+            Victim::Server if per_s > 0 => (format!("{RATIO_MAX:.2}, "), RATIO_MAX),
+            Victim::Server | Victim::Another => {
+                (String::from("no limit to the ratio, "), f64::INFINITY)
+            }
         };
         let whom = match self.victim {
             Victim::Server => "",
