@@ -96,22 +96,36 @@ struct Sent {
     fragment_bytes: usize,
 }
 
-/// Each is made of pieces: a few bytes of the input, over and over, so that windows are filled,
-/// left behind and referred to across.
-fn messages(mut input: Input<'_>, bytes_max: usize) -> Vec<Sent> {
+/// Each is made of pieces: a few bytes of the input, over and over, or noise, or what was sent
+/// before about as far back as a window reaches. So windows are filled, left behind and referred to
+/// across.
+fn messages(mut input: Input<'_>, window_bytes: usize, bytes_max: usize) -> Vec<Sent> {
     let mut left = bytes_max;
     let mut messages = Vec::new();
+    let mut history = Vec::new();
     while !input.is_empty() && left > 0 {
-        let mut payload = Vec::new();
+        let start = history.len();
         let mut shape = 1;
         while shape & 1 != 0 && !input.is_empty() {
             shape = input.byte();
             let (length, times) = (input.byte(), input.byte());
-            let piece = input.bytes(length.into());
-            let times = (1 + usize::from(times)).min(1 + left / piece.len().max(1));
-            payload.extend_from_slice(&piece.repeat(times));
-            left = left.saturating_sub(piece.len() * times + 1);
+            let before = history.len();
+            match (length, times) {
+                (0, 0..128) => history.extend(noise(times, window_bytes.min(left) / 2)),
+                (0, 128..) => {
+                    let distance = (window_bytes + 64).saturating_sub(usize::from(times - 128));
+                    let from = before.saturating_sub(distance);
+                    history.extend_from_within(from..before.min(from + 32));
+                }
+                _ => {
+                    let piece = input.bytes(length.into());
+                    let times = (1 + usize::from(times)).min(1 + left / piece.len().max(1));
+                    history.extend_from_slice(&piece.repeat(times));
+                }
+            }
+            left = left.saturating_sub(history.len() - before + 1);
         }
+        let payload = history.get(start..).unwrap_or_default().to_vec();
         let fragment_bytes = match shape >> 1 {
             0 => usize::MAX,
             bytes => 16 * usize::from(bytes),
@@ -127,6 +141,19 @@ fn messages(mut input: Input<'_>, bytes_max: usize) -> Vec<Sent> {
         });
     }
     messages
+}
+
+/// Bytes in which nothing comes twice, another series for each seed.
+fn noise(seed: u8, bytes: usize) -> impl Iterator<Item = u8> {
+    let mut state = (u32::from(seed) + 1).wrapping_mul(0x9E37_79B9);
+    core::iter::repeat_with(move || {
+        // Xorshift (Marsaglia, 2003).
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state.to_be_bytes()[0]
+    })
+    .take(bytes)
 }
 
 /// What the other end sends is heard as it was meant, and a plain inflater with the agreed window
@@ -156,7 +183,7 @@ fn cross(input: Input<'_>, end: &End<'_>, agreement: &DeflateAgreement, reads: R
     let mut connection = sender.connection();
     let mut plain = PlainInflater::new(&direction);
     let (mut wire, mut codec) = (Vec::new(), Codec::new());
-    let messages = messages(input, bytes_max);
+    let messages = messages(input, window_bytes, bytes_max);
     for message in &messages {
         let start = wire.len();
         let Sent {
