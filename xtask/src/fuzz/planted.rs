@@ -46,7 +46,7 @@ const PLANTED: [Defect; TARGETS.len()] = [
         name: "frames that came with the request are lost",
         path: "crates/net/src/session/receive.rs",
         right: "input.taken += taken;\n                let request: &Request",
-        wrong: "input.taken = input.bytes.len().max(taken);\n                let request: &Request",
+        wrong: "input.take_all();\n                let request: &Request",
     },
 ];
 
