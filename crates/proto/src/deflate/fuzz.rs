@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use zlib_rs::{Inflate, InflateFlush, Status};
+use flate2::{Decompress, FlushDecompress, Status};
 
 use super::inflation::TAIL;
 use super::{Codec, DeflateAgreement, DeflateDirection, WindowBits};
@@ -113,7 +113,8 @@ fn messages(mut input: Input<'_>, window_bytes: usize, bytes_max: usize) -> Vec<
             match (length, times) {
                 (0, 0..128) => history.extend(noise(times, window_bytes.min(left) / 2)),
                 (0, 128..) => {
-                    let distance = (window_bytes + 64).saturating_sub(usize::from(times - 128));
+                    let distance =
+                        (window_bytes + 191).saturating_sub(2 * usize::from(times - 128));
                     let from = before.saturating_sub(distance);
                     history.extend_from_within(from..before.min(from + 32));
                 }
@@ -143,7 +144,8 @@ fn messages(mut input: Input<'_>, window_bytes: usize, bytes_max: usize) -> Vec<
     messages
 }
 
-/// Bytes in which nothing comes twice, another series for each seed.
+/// Characters of which few come twice in a row, another series for each seed. They are of 64 kinds,
+/// so that they get shorter and are not stored as they are.
 fn noise(seed: u8, bytes: usize) -> impl Iterator<Item = u8> {
     let mut state = (u32::from(seed) + 1).wrapping_mul(0x9E37_79B9);
     core::iter::repeat_with(move || {
@@ -151,7 +153,7 @@ fn noise(seed: u8, bytes: usize) -> impl Iterator<Item = u8> {
         state ^= state << 13;
         state ^= state >> 17;
         state ^= state << 5;
-        state.to_be_bytes()[0]
+        b'0' + state.to_be_bytes()[0] % 64
     })
     .take(bytes)
 }
@@ -240,16 +242,19 @@ fn compressed_payload(mut frames: &[u8], sender: Role) -> Option<Vec<u8>> {
     is_compressed.then_some(payload)
 }
 
-/// An inflater that goes on from message to message, as most implementations have it.
+/// An inflater that goes on from message to message, as most implementations have it. It has the
+/// window that was agreed on and no more: that of zlib-rs has 32 KiB whatever it is told.
 struct PlainInflater {
-    inflater: Inflate,
+    inflater: Decompress,
     context_takeover: bool,
 }
 
 impl PlainInflater {
     fn new(direction: &DeflateDirection) -> Self {
+        // zlib has no window of 256 bytes; what refers to nothing needs none.
+        let window_bits = direction.window_bits.get().max(9);
         Self {
-            inflater: Inflate::new(false, direction.window_bits.get()),
+            inflater: Decompress::new_with_window_bits(false, window_bits),
             context_takeover: direction.context_takeover,
         }
     }
@@ -262,12 +267,12 @@ impl PlainInflater {
         let mut rest = compressed.as_slice();
         let mut payload = Vec::new();
         loop {
-            // Small, so that it is the window that is referred to and not this.
-            let mut room = [0; 64];
+            // Small, because what is in here can be referred to besides the window.
+            let mut room = [0; 16];
             let (taken, written) = (self.inflater.total_in(), self.inflater.total_out());
             let status = self
                 .inflater
-                .decompress(rest, &mut room, InflateFlush::NoFlush);
+                .decompress(rest, &mut room, FlushDecompress::None);
             let taken = (self.inflater.total_in() - taken) as usize;
             let written = (self.inflater.total_out() - written) as usize;
             rest = rest.get(taken..).unwrap_or_default();
