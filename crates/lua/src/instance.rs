@@ -13,7 +13,7 @@ use crate::effects::{EffectLimits, Effects};
 use crate::error::{self, LOADING, Place, ScriptError};
 use crate::live::{Handler, Live};
 use crate::machine;
-use crate::modules;
+use crate::modules::{self, nljson::Documents};
 use crate::source::{LoadOptions, ServiceSource};
 
 /// One instance of a service: a virtual machine of its own that shares nothing with others.
@@ -25,6 +25,7 @@ pub struct Instance {
     lua: Lua,
     callbacks: Callbacks,
     turn: SharedTurn,
+    documents: Documents,
     /// The service's file, without a line: where errors are, unless they say more.
     place: Place,
     memory_bytes_max: Option<usize>,
@@ -62,7 +63,8 @@ impl Instance {
         let lua = machine::create().map_err(machine)?;
         let turn = SharedTurn::default();
         turn.borrow_mut().limits = options.effects;
-        modules::install(&lua, source, &turn).map_err(machine)?;
+        let documents = Documents::new(options.memory_bytes_max);
+        modules::install(&lua, source, &turn, &documents).map_err(machine)?;
         if modules::is_taken(&lua, &source.name).map_err(machine)? {
             return Err(source.name_taken());
         }
@@ -80,6 +82,7 @@ impl Instance {
             lua,
             callbacks,
             turn,
+            documents,
             place,
             memory_bytes_max,
         };
@@ -144,9 +147,9 @@ impl Instance {
         &self.place.service
     }
 
-    /// Bytes the virtual machine holds now, garbage included.
+    /// Bytes the virtual machine and its documents hold now, garbage included.
     pub fn memory_bytes(&self) -> usize {
-        self.lua.used_memory()
+        self.lua.used_memory() + self.documents.bytes()
     }
 
     fn run_file(&self, code: &[u8]) -> Result<(), ScriptError> {

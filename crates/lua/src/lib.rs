@@ -10,6 +10,7 @@
 //! missing callback, a wrong argument or too many effects never reach another instance or another
 //! connection.
 
+mod document;
 mod effects;
 mod error;
 mod instance;

@@ -1,8 +1,9 @@
-//! What a service finds in its virtual machine: `ws`, `print` and the modules `moonwire.*`.
+//! What a service finds in its virtual machine: `ws`, `nljson`, `print` and the modules `moonwire.*`.
 
 mod clock;
 mod config;
 mod log;
+pub(crate) mod nljson;
 mod ws;
 
 use mlua::{Lua, Table};
@@ -10,11 +11,19 @@ use mlua::{Lua, Table};
 use crate::error::PRELUDE;
 use crate::instance::SharedTurn;
 use crate::json;
+use crate::modules::nljson::Documents;
 use crate::source::ServiceSource;
 
 /// Puts everything of ours in place, before the service's file runs.
-pub(crate) fn install(lua: &Lua, source: &ServiceSource, turn: &SharedTurn) -> mlua::Result<()> {
+pub(crate) fn install(
+    lua: &Lua,
+    source: &ServiceSource,
+    turn: &SharedTurn,
+    documents: &Documents,
+) -> mlua::Result<()> {
     lua.globals().raw_set("ws", ws::table(lua, turn)?)?;
+    lua.globals()
+        .raw_set("nljson", nljson::module(lua, documents)?)?;
     lua.globals().raw_set("print", log::print(lua)?)?;
     provide(lua, "moonwire.json", &json::module(lua)?)?;
     provide(lua, "moonwire.time", &clock::module(lua)?)?;

@@ -14,3 +14,5 @@ mod harness;
 mod json;
 /// Files that are no service, each with its sentence.
 mod loading;
+/// nljson.
+mod nljson;

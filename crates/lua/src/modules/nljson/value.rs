@@ -1,0 +1,175 @@
+//! Between the values of Lua and the nodes of a document.
+
+use mlua::{Lua, LuaString, Table, Value};
+
+use super::{Document, Documents, unexpected};
+use crate::document::{Array, DEPTH_MAX, Ledger, Node, Object, Problem};
+use crate::error::lua_type;
+
+/// As a script sees it: null is nil, a container is a handle.
+pub(super) fn to_lua(lua: &Lua, node: Node, documents: &Documents) -> mlua::Result<Value> {
+    Ok(match node {
+        Node::Null => Value::Nil,
+        Node::Boolean(flag) => Value::Boolean(flag),
+        Node::Unsigned(number) => Value::Number(number as f64),
+        Node::Negative(number) => Value::Number(number as f64),
+        Node::Float(number) => Value::Number(number),
+        Node::Text(text) => Value::String(lua.create_string(text)?),
+        Node::Array(_) | Node::Object(_) => Value::UserData(documents.handle(lua, node)?),
+    })
+}
+
+/// `document[key]`. A missing key is None, a key that does not fit the container an error.
+pub(super) fn get(node: &Node, key: &Value) -> Result<Option<Node>, String> {
+    match (node, key) {
+        (Node::Object(object), Value::String(key)) => Ok(object.get(&key.as_bytes())),
+        (Node::Array(array), Value::Integer(_) | Value::Number(_)) => {
+            Ok(position(key).and_then(|index| array.get(index)))
+        }
+        _ => Err(misfit(node, key, "read")),
+    }
+}
+
+/// `document[key] = value`.
+pub(super) fn set(node: &Node, key: &Value, value: Node) -> Result<(), String> {
+    let result = match (node, key) {
+        (Node::Object(object), Value::String(key)) => object.set(&key.as_bytes(), value),
+        (Node::Array(array), Value::Integer(_) | Value::Number(_)) => match position(key) {
+            Some(index) => array.set(index, value),
+            None => return Err("an index of an array is an integer from 1".to_owned()),
+        },
+        _ => return Err(misfit(node, key, "written")),
+    };
+    result.map_err(|problem| problem.to_string())
+}
+
+/// `nljson.find`: the value of a key of an object; a number is looked up as its text.
+pub(super) fn find(lua: &Lua, node: &Node, key: &Value) -> mlua::Result<Option<Node>> {
+    let Node::Object(object) = node else {
+        return Ok(None);
+    };
+    let key = lua.coerce_string(key.clone())?;
+    Ok(key.and_then(|key| object.get(&key.as_bytes())))
+}
+
+/// `nljson.erase`: a key of an object, or an index of an array, which counts from zero here.
+pub(super) fn erase(node: &Node, key: &Value) -> bool {
+    match (node, key) {
+        (Node::Object(object), Value::String(key)) => object.erase(&key.as_bytes()),
+        (Node::Array(array), Value::Integer(index)) => {
+            usize::try_from(*index).is_ok_and(|index| array.erase(index))
+        }
+        _ => false,
+    }
+}
+
+/// How much a container holds.
+pub(super) fn count(node: &Node) -> usize {
+    match node {
+        Node::Array(array) => array.len(),
+        Node::Object(object) => object.len(),
+        Node::Null
+        | Node::Boolean(_)
+        | Node::Unsigned(_)
+        | Node::Negative(_)
+        | Node::Float(_)
+        | Node::Text(_) => 0,
+    }
+}
+
+/// The keys of an object, in order.
+pub(super) fn keys(lua: &Lua, node: &Node) -> mlua::Result<Table> {
+    let mut keys = Vec::with_capacity(count(node));
+    if let Node::Object(object) = node {
+        object.try_each(|key, _| {
+            keys.push(lua.create_string(key)?);
+            mlua::Result::Ok(())
+        })?;
+    }
+    lua.create_sequence_from(keys)
+}
+
+/// A value of a script as a node of its own. Numbers become floats, as in LAppS; what JSON has no
+/// word for becomes null.
+pub(super) fn from_lua(lua: &Lua, value: &Value, ledger: &Ledger) -> Result<Node, Problem> {
+    node(lua, value, ledger, DEPTH_MAX)
+}
+
+fn node(lua: &Lua, value: &Value, ledger: &Ledger, depth: usize) -> Result<Node, Problem> {
+    Ok(match value {
+        Value::Boolean(flag) => Node::Boolean(*flag),
+        Value::Integer(number) => Node::Float(*number as f64),
+        Value::Number(number) => Node::Float(*number),
+        Value::String(text) => Node::Text(text.as_bytes().to_vec().into()),
+        Value::UserData(data) => match data.borrow::<Document>() {
+            Ok(document) => document.0.copy(ledger)?,
+            Err(_) => Node::Null,
+        },
+        Value::Table(table) => {
+            let depth = depth.checked_sub(1).ok_or(Problem::TooDeep)?;
+            return container(lua, table, ledger, depth);
+        }
+        Value::Nil
+        | Value::LightUserData(_)
+        | Value::Function(_)
+        | Value::Thread(_)
+        | Value::Error(_)
+        | Value::Other(_) => Node::Null,
+    })
+}
+
+/// A table whose keys are all indexes is an array, an empty one too; every other is an object.
+fn container(lua: &Lua, table: &Table, ledger: &Ledger, depth: usize) -> Result<Node, Problem> {
+    let mut entries = Vec::new();
+    let listed = table.for_each(|key: Value, value: Value| {
+        entries.push((key, value));
+        Ok(())
+    });
+    listed.map_err(|error| Problem::Syntax(error.to_string()))?;
+    if !entries.iter().all(|(key, _)| position(key).is_some()) {
+        let object = Object::new(ledger)?;
+        for (key, value) in &entries {
+            object.set(&key_text(lua, key)?.as_bytes(), node(lua, value, ledger, depth)?)?;
+        }
+        return Ok(Node::Object(object));
+    }
+    let array = Array::new(ledger)?;
+    let mut items: Vec<_> = entries
+        .iter()
+        .filter_map(|(key, value)| Some((position(key)?, value)))
+        .collect();
+    items.sort_unstable_by_key(|(index, _)| *index);
+    for (index, value) in items {
+        array.set(index, node(lua, value, ledger, depth)?)?;
+    }
+    Ok(Node::Array(array))
+}
+
+fn key_text(lua: &Lua, key: &Value) -> Result<LuaString, Problem> {
+    let text = match key {
+        Value::Boolean(flag) => lua.create_string(flag.to_string()).map(Some),
+        _ => lua.coerce_string(key.clone()),
+    };
+    let refused = || Problem::Syntax(format!("a {} cannot be a key", lua_type(key)));
+    text.ok().flatten().ok_or_else(refused)
+}
+
+/// The place in an array that an index of Lua names; None if it is no integer from 1.
+fn position(key: &Value) -> Option<usize> {
+    match key {
+        Value::Integer(index) => usize::try_from(index.checked_sub(1)?).ok(),
+        _ => None,
+    }
+}
+
+fn misfit(node: &Node, key: &Value, done: &str) -> String {
+    match node {
+        Node::Object(_) => format!(
+            "a key of an object must be a string to be {done}, not a {}; nljson.find takes a \
+             number",
+            lua_type(key)
+        ),
+        Node::Array(_) => unexpected("a number as index of an array", key),
+        _ => format!("a {} has nothing in it to be {done}", node.type_name()),
+    }
+}
