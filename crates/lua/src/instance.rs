@@ -9,12 +9,14 @@ use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaString, Table, Value};
 use moonwire_proto::Opcode;
 
+use crate::document::{self, Ledger, Problem};
 use crate::effects::{EffectLimits, Effects};
 use crate::error::{self, LOADING, Place, ScriptError};
+use crate::lapps;
 use crate::live::{Handler, Live};
 use crate::machine;
-use crate::modules::{self, nljson::Documents};
-use crate::source::{LoadOptions, ServiceSource};
+use crate::modules::{self, CLOSE_REASON_BYTES_MAX, nljson::Documents};
+use crate::source::{LoadOptions, Protocol, ServiceSource};
 
 /// One instance of a service: a virtual machine of its own that shares nothing with others.
 ///
@@ -26,18 +28,44 @@ pub struct Instance {
     callbacks: Callbacks,
     turn: SharedTurn,
     documents: Documents,
+    protocol: Protocol,
     /// The service's file, without a line: where errors are, unless they say more.
     place: Place,
     memory_bytes_max: Option<usize>,
 }
 
 /// What the server does with the connection after a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The callback returned `true`.
     Continue,
     /// The callback returned anything else: close this connection. The instance goes on.
     Stop,
+    /// The message is none of the service's protocol and did not reach it: close this connection.
+    Refused(Refusal),
+}
+
+/// What the client of a refused message is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The code of the close frame: 1002, 1003 or 1007 (RFC 6455, 7.4.1).
+    pub code: u16,
+    /// At most 123 bytes.
+    pub reason: String,
+}
+
+impl Outcome {
+    fn returned(goes_on: bool) -> mlua::Result<Self> {
+        Ok(if goes_on { Self::Continue } else { Self::Stop })
+    }
+
+    fn refused(code: u16, reason: &str) -> Self {
+        let end = reason.floor_char_boundary(CLOSE_REASON_BYTES_MAX);
+        Self::Refused(Refusal {
+            code,
+            reason: reason[..end].to_owned(),
+        })
+    }
 }
 
 impl Instance {
@@ -83,6 +111,7 @@ impl Instance {
             callbacks,
             turn,
             documents,
+            protocol: source.protocol,
             place,
             memory_bytes_max,
         };
@@ -98,7 +127,8 @@ impl Instance {
         result.map_err(|error| self.failed(&error, "onStart"))
     }
 
-    /// Runs `onMessage` with one message. A text payload must be valid UTF-8.
+    /// Runs `onMessage` with one message. A text payload must be valid UTF-8. What is not a message
+    /// of the service's protocol does not reach it.
     pub fn message(
         &mut self,
         handler: Handler,
@@ -108,16 +138,50 @@ impl Instance {
     ) -> Result<Outcome, ScriptError> {
         let turn = TurnGuard::begin(&self.turn, effects);
         turn.shared.borrow_mut().live.insert(handler);
-        let result = self.string(payload).and_then(|text| {
-            let arguments = (handler.to_number(), opcode.as_u8(), text);
-            self.callbacks.message.call::<bool>(arguments)
-        });
+        let result = match self.protocol {
+            Protocol::Raw => self.raw_message(handler, opcode, payload),
+            Protocol::Lapps => self.lapps_message(handler, opcode, payload),
+        };
         drop(turn);
-        match result {
-            Ok(true) => Ok(Outcome::Continue),
-            Ok(false) => Ok(Outcome::Stop),
-            Err(error) => Err(self.failed(&error, "onMessage")),
+        result.map_err(|error| self.failed(&error, "onMessage"))
+    }
+
+    fn raw_message(
+        &self,
+        handler: Handler,
+        opcode: Opcode,
+        payload: &[u8],
+    ) -> mlua::Result<Outcome> {
+        let arguments = (
+            handler.to_number(),
+            opcode.as_u8(),
+            self.string(payload)?,
+        );
+        Outcome::returned(self.callbacks.message.call(arguments)?)
+    }
+
+    fn lapps_message(
+        &self,
+        handler: Handler,
+        opcode: Opcode,
+        payload: &[u8],
+    ) -> mlua::Result<Outcome> {
+        if opcode == Opcode::Text {
+            return Ok(Outcome::refused(1003, "the LAppS protocol is binary"));
         }
+        let read = |ledger: &Ledger| document::from_cbor(payload, ledger);
+        let message = match self.documents.make(&self.lua, read)? {
+            Ok(message) => message,
+            Err(Problem::Full) => return Err(mlua::Error::MemoryError(Problem::Full.to_string())),
+            Err(problem) => return Ok(Outcome::refused(1007, &format!("no CBOR: {problem}"))),
+        };
+        let kind = match lapps::classify(&message) {
+            Ok(kind) => kind,
+            Err(reason) => return Ok(Outcome::refused(1002, reason)),
+        };
+        let message = self.documents.handle(&self.lua, message)?;
+        let arguments = (handler.to_number(), kind as u8, message);
+        Outcome::returned(self.callbacks.message.call(arguments)?)
     }
 
     /// Runs `onDisconnect`. To be called once for every connection, before its handler is given to

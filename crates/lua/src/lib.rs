@@ -15,6 +15,7 @@ mod effects;
 mod error;
 mod instance;
 mod json;
+mod lapps;
 mod line;
 mod live;
 mod machine;
@@ -24,8 +25,8 @@ mod source;
 // The public interface is:
 pub use effects::{Effect, EffectLimits, Effects};
 pub use error::{Fault, Place, ScriptError};
-pub use instance::{Instance, Outcome};
+pub use instance::{Instance, Outcome, Refusal};
 pub use line::log_line;
 pub use live::Handler;
 pub use moonwire_proto::Opcode;
-pub use source::{LoadOptions, ServiceSource};
+pub use source::{LoadOptions, Protocol, ServiceSource};

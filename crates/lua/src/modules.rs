@@ -14,6 +14,8 @@ use crate::json;
 use crate::modules::nljson::Documents;
 use crate::source::ServiceSource;
 
+pub(crate) use ws::CLOSE_REASON_BYTES_MAX;
+
 /// Puts everything of ours in place, before the service's file runs.
 pub(crate) fn install(
     lua: &Lua,

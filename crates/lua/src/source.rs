@@ -14,15 +14,28 @@ pub struct ServiceSource {
     pub folder: PathBuf,
     /// The service's own settings (`[services.NAME.config]`), as `moonwire.config` shows them.
     pub config: serde_json::Value,
+    /// What its clients send.
+    pub protocol: Protocol,
+}
+
+/// What the messages of a service are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// Text or bytes, whatever they mean.
+    #[default]
+    Raw,
+    /// Requests, responses and notifications of LAppS in CBOR, one in each binary message.
+    Lapps,
 }
 
 impl ServiceSource {
-    /// A service called `name` in `folder`, without settings.
+    /// A RAW service called `name` in `folder`, without settings.
     pub fn new(name: impl Into<String>, folder: impl Into<PathBuf>) -> Self {
         Self {
             name: name.into(),
             folder: folder.into(),
             config: serde_json::Value::Null,
+            protocol: Protocol::Raw,
         }
     }
 

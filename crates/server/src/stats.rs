@@ -214,6 +214,8 @@ pub(crate) enum Failure {
     /// It held too much memory: more than a connection may (1008), or more than any other when the
     /// worker held too much.
     Memory,
+    /// A message that is none of its service's protocol (1002, 1003 or 1007).
+    Message,
     /// The peer broke the protocol (1002).
     Protocol,
     /// Text that is not UTF-8 (1007).
@@ -232,10 +234,11 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::DeadHandler,
         Self::LuaError,
         Self::Memory,
+        Self::Message,
         Self::Protocol,
         Self::ProtocolUtf8,
         Self::ProtocolPolicy,
@@ -264,6 +267,7 @@ impl Failure {
             Self::DeadHandler => "dead_handler",
             Self::LuaError => "lua_error",
             Self::Memory => "memory",
+            Self::Message => "message",
             Self::Protocol => "protocol_1002",
             Self::ProtocolUtf8 => "protocol_1007",
             Self::ProtocolPolicy => "protocol_1008",

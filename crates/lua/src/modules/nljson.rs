@@ -198,7 +198,7 @@ fn shape(lua: &Lua, host: &Table) -> mlua::Result<()> {
 }
 
 /// Shows the document behind `value` to `look`, or says that there is none.
-fn with<T>(value: &Value, look: impl FnOnce(&Node) -> T) -> Result<T, String> {
+pub(crate) fn with<T>(value: &Value, look: impl FnOnce(&Node) -> T) -> Result<T, String> {
     let document = value
         .as_userdata()
         .and_then(|data| data.borrow::<Document>().ok());

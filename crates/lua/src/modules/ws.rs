@@ -2,13 +2,15 @@
 
 use std::rc::Rc;
 
-use mlua::{Lua, LuaString, Table};
+use mlua::{Lua, LuaString, Table, Value};
 use moonwire_proto::Opcode;
 
+use crate::document::to_cbor;
 use crate::effects::Full;
 use crate::instance::{SharedTurn, Turn};
+use crate::lapps;
 use crate::live::Handler;
-use crate::modules::run_prelude;
+use crate::modules::{nljson, run_prelude};
 
 /// The global `ws`.
 pub(crate) fn table(lua: &Lua, turn: &SharedTurn) -> mlua::Result<Table> {
@@ -19,12 +21,19 @@ pub(crate) fn table(lua: &Lua, turn: &SharedTurn) -> mlua::Result<Table> {
         },
     )?;
     let shared = Rc::clone(turn);
+    let send_document = lua.create_function(
+        move |_, (handler, document): (f64, Value)| -> mlua::Result<Option<String>> {
+            Ok(send_document(&mut shared.borrow_mut(), handler, &document).err())
+        },
+    )?;
+    let shared = Rc::clone(turn);
     let close = lua.create_function(
         move |_, (handler, code, reason): (f64, f64, LuaString)| -> mlua::Result<Option<&str>> {
             Ok(close(&mut shared.borrow_mut(), handler, code, &reason.as_bytes()).err())
         },
     )?;
-    run_prelude(lua, include_str!("../prelude/ws.lua"), (send, close))
+    let functions = (send, send_document, close);
+    run_prelude(lua, include_str!("../prelude/ws.lua"), functions)
 }
 
 fn send(turn: &mut Turn, handler: f64, opcode: u8, data: &[u8]) -> Result<(), &'static str> {
@@ -38,6 +47,15 @@ fn send(turn: &mut Turn, handler: f64, opcode: u8, data: &[u8]) -> Result<(), &'
     turn.effects
         .send(handler, opcode, data, turn.limits)
         .map_err(full)
+}
+
+/// A message of the LAppS protocol, in CBOR.
+fn send_document(turn: &mut Turn, handler: f64, document: &Value) -> Result<(), String> {
+    let bytes = nljson::with(document, |node| {
+        lapps::check_outbound(node)?;
+        to_cbor(node).map_err(|problem| problem.to_string())
+    })??;
+    Ok(send(turn, handler, Opcode::Binary.as_u8(), &bytes)?)
 }
 
 fn close(turn: &mut Turn, handler: f64, code: f64, reason: &[u8]) -> Result<(), &'static str> {
@@ -73,4 +91,4 @@ fn full(full: Full) -> &'static str {
 }
 
 /// What is left of a control frame's 125 bytes behind the code (RFC 6455, 5.5).
-const CLOSE_REASON_BYTES_MAX: usize = 123;
+pub(crate) const CLOSE_REASON_BYTES_MAX: usize = 123;

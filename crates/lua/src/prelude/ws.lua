@@ -1,24 +1,41 @@
 -- The global `ws`. Wrong arguments are found here, where the service's own types are at hand; the
 -- host only sees a number, a number and a string.
-local send, close = ...
+local send, send_document, close = ...
 local type, error, tostring = type, error, tostring
 
 local ws = {}
 
 local SEND = "ws:send(handler, opcode, data)"
+local SEND_DOCUMENT = "ws:send(handler, message)"
 local CLOSE = "ws:close(handler, code [, reason])"
 
 local function refuse(usage, name, wanted, value)
   return false, usage .. ": " .. name .. " must be " .. wanted .. ", not a " .. type(value)
 end
 
--- Queues one message. Returns true, or false and a text.
+-- A message of the LAppS protocol: a response on channel 0 or a notification on another.
+local function send_message(handler, message)
+  if type(message) ~= "userdata" then
+    return refuse(SEND_DOCUMENT, "message", "a value of nljson", message)
+  end
+  local problem = send_document(handler, message)
+  if problem then
+    return false, SEND_DOCUMENT .. ": " .. problem
+  end
+  return true
+end
+
+-- Queues one message: ws:send(handler, opcode, data), or ws:send(handler, message) with a value of
+-- nljson. Returns true, or false and a text.
 function ws.send(self, handler, opcode, data)
   if self ~= ws then
     error("call it with a colon: " .. SEND, 2)
   end
   if type(handler) ~= "number" then
     return refuse(SEND, "handler", "a number", handler)
+  end
+  if data == nil and type(opcode) ~= "number" then
+    return send_message(handler, opcode)
   end
   -- A 64-bit integer of the ffi equals a number and is none.
   if type(opcode) ~= "number" or (opcode ~= 1 and opcode ~= 2) then

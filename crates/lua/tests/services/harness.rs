@@ -3,7 +3,8 @@
 use std::fs;
 
 use moonwire_lua::{
-    Effect, Effects, Handler, Instance, LoadOptions, Opcode, Outcome, ScriptError, ServiceSource,
+    Effect, Effects, Handler, Instance, LoadOptions, Opcode, Outcome, Protocol, ScriptError,
+    ServiceSource,
 };
 use tempfile::TempDir;
 
@@ -26,8 +27,26 @@ impl Service {
         files: &[(&str, &str)],
         options: &LoadOptions,
     ) -> Result<Self, ScriptError> {
+        Self::with_protocol(Protocol::Raw, files, options)
+    }
+
+    /// The same as [`load`](Self::load), for the LAppS protocol.
+    pub(crate) fn lapps(code: &str) -> Self {
+        let (code, options) = (service(code), LoadOptions::default());
+        Self::with_protocol(Protocol::Lapps, &[("s.lua", &code)], &options).unwrap()
+    }
+
+    fn with_protocol(
+        protocol: Protocol,
+        files: &[(&str, &str)],
+        options: &LoadOptions,
+    ) -> Result<Self, ScriptError> {
         let folder = folder(files);
-        let instance = Instance::load_with(&ServiceSource::new("s", folder.path()), options)?;
+        let source = ServiceSource {
+            protocol,
+            ..ServiceSource::new("s", folder.path())
+        };
+        let instance = Instance::load_with(&source, options)?;
         Ok(Self {
             instance,
             effects: Effects::new(),

@@ -12,6 +12,8 @@ mod contract;
 mod harness;
 /// moonwire.json.
 mod json;
+/// Messages of the LAppS protocol.
+mod lapps;
 /// Files that are no service, each with its sentence.
 mod loading;
 /// nljson.

@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use moonwire_lua::Protocol;
 use moonwire_proto::DeflatePolicy;
 
 pub use build::check_log_filter;
@@ -211,6 +212,8 @@ pub struct Service {
     /// Bytes that each of its virtual machines may hold; None: as many as there are. Beyond it a
     /// callback fails.
     pub memory_bytes_max: Option<usize>,
+    /// What its clients send.
+    pub protocol: Protocol,
     /// The subprotocol to choose when the client offers it.
     pub subprotocol: Option<String>,
     /// How offers of permessage-deflate are answered; None: they are declined.

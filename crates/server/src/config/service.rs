@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use moonwire_lua::Protocol;
 use toml::Spanned;
 
 use super::deflate::deflate;
@@ -91,6 +92,7 @@ impl Services<'_> {
                 1..=GIB,
             )?,
             memory_bytes_max: memory(text, table)?,
+            protocol: protocol(text, table)?,
             subprotocol: subprotocol(text, table)?,
             deflate: deflate(text, table.deflate.as_ref())?,
             allowed_origins: match &table.allowed_origins {
@@ -115,6 +117,7 @@ impl Services<'_> {
             instances: self.workers,
             message_bytes_max: self.limits.message_bytes_max,
             memory_bytes_max: None,
+            protocol: Protocol::Raw,
             subprotocol: None,
             deflate: None,
             allowed_origins: self.allowed_origins.clone(),
@@ -244,6 +247,20 @@ pub(super) fn allowed_origins(
         allowed.allow(origin.get_ref()).map_err(refused)?;
     }
     Ok(allowed)
+}
+
+fn protocol(text: &Text<'_>, table: &ServiceTable) -> Result<Protocol, ConfigError> {
+    let Some(name) = &table.protocol else {
+        return Ok(Protocol::Raw);
+    };
+    match name.get_ref().as_str() {
+        "raw" => Ok(Protocol::Raw),
+        "lapps" => Ok(Protocol::Lapps),
+        other => {
+            let sentence = format!("the protocol `{other}` must be \"raw\" or \"lapps\"");
+            Err(text.error(name.span(), sentence))
+        }
+    }
 }
 
 fn subprotocol(text: &Text<'_>, table: &ServiceTable) -> Result<Option<String>, ConfigError> {

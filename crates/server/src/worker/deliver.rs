@@ -1,6 +1,6 @@
 //! From received bytes to a service, and from what it wants done to its connections.
 
-use moonwire_lua::{Effect, Effects, Handler, Opcode};
+use moonwire_lua::{Effect, Effects, Handler, Opcode, Refusal};
 use moonwire_net::{
     Driver, Input, ReceiveBuffer, SendError, Session, SessionEvent, SocketId, Time,
     take_compression_work,
@@ -204,6 +204,11 @@ impl Desk {
         match reaction {
             Reaction::Continue => {}
             Reaction::Close => self.close(place, handler, CloseCode::NORMAL, ""),
+            Reaction::Refuse(Refusal { code, reason }) => {
+                self.failed(place, Failure::Message);
+                let code = CloseCode::new(code).unwrap_or(CloseCode::PROTOCOL_ERROR);
+                self.close(place, handler, code, &reason);
+            }
             Reaction::Failed => {
                 self.failed(place, Failure::LuaError);
                 self.close(place, handler, CloseCode::INTERNAL_ERROR, "");

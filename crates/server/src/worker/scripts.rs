@@ -1,7 +1,7 @@
 //! The service instances that live on one worker.
 
 use moonwire_lua::{
-    EffectLimits, Effects, Handler, Instance, LoadOptions, Opcode, Outcome, ScriptError,
+    EffectLimits, Effects, Handler, Instance, LoadOptions, Opcode, Outcome, Refusal, ScriptError,
     ServiceSource, log_line,
 };
 use tracing::error;
@@ -79,6 +79,7 @@ impl Scripts {
         match instance.message(handler, opcode, payload, effects) {
             Ok(Outcome::Continue) => Reaction::Continue,
             Ok(Outcome::Stop) => Reaction::Close,
+            Ok(Outcome::Refused(refusal)) => Reaction::Refuse(refusal),
             Err(failure) => {
                 log(&failure, Some(handler));
                 Reaction::Failed
@@ -123,12 +124,14 @@ impl Scripts {
 }
 
 /// What the service thinks of its connection after a message.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Reaction {
     /// It goes on.
     Continue,
     /// The callback did not return true: this connection ends, the instance stays.
     Close,
+    /// The message was none of its protocol: this connection ends, the instance stays.
+    Refuse(Refusal),
     /// The callback raised an error.
     Failed,
 }
@@ -153,6 +156,7 @@ pub(crate) fn source(service: &Service) -> ServiceSource {
         name: service.name.clone(),
         folder: service.folder.clone(),
         config: service.config.clone(),
+        protocol: service.protocol,
     }
 }
 

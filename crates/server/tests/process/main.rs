@@ -19,6 +19,7 @@ mod configuration;
 mod ending;
 mod fixture;
 mod handover;
+mod lapps;
 mod limits;
 mod messages;
 mod pipeline;
