@@ -29,4 +29,4 @@ pub use instance::{Instance, Outcome, Refusal};
 pub use line::log_line;
 pub use live::Handler;
 pub use moonwire_proto::Opcode;
-pub use source::{LoadOptions, Protocol, ServiceSource};
+pub use source::{LoadOptions, Module, Protocol, ServiceSource};

@@ -3,6 +3,8 @@
 mod clock;
 mod config;
 mod log;
+mod murmur;
+mod nap;
 pub(crate) mod nljson;
 mod ws;
 
@@ -12,7 +14,7 @@ use crate::error::PRELUDE;
 use crate::instance::SharedTurn;
 use crate::json;
 use crate::modules::nljson::Documents;
-use crate::source::ServiceSource;
+use crate::source::{Module, ServiceSource};
 
 pub(crate) use ws::CLOSE_REASON_BYTES_MAX;
 
@@ -27,6 +29,14 @@ pub(crate) fn install(
     lua.globals()
         .raw_set("nljson", nljson::module(lua, documents)?)?;
     lua.globals().raw_set("print", log::print(lua)?)?;
+    for module in &source.preload {
+        let table = match module {
+            Module::Murmur => murmur::module(lua)?,
+            Module::Nap => nap::module(lua)?,
+            Module::Time => clock::lapps_module(lua)?,
+        };
+        lua.globals().raw_set(module.name(), table)?;
+    }
     provide(lua, "moonwire.json", &json::module(lua)?)?;
     provide(lua, "moonwire.time", &clock::module(lua)?)?;
     provide(lua, "moonwire.log", &log::module(lua, &source.name)?)?;

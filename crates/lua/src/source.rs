@@ -16,6 +16,38 @@ pub struct ServiceSource {
     pub config: serde_json::Value,
     /// What its clients send.
     pub protocol: Protocol,
+    /// Modules of LAppS that it finds as globals.
+    pub preload: Vec<Module>,
+}
+
+/// A module of LAppS that a service has only if it asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Module {
+    /// Hashes of strings.
+    Murmur,
+    /// Sleeping.
+    Nap,
+    /// The time of day.
+    Time,
+}
+
+impl Module {
+    /// All of them, by name.
+    pub const ALL: [Self; 3] = [Self::Murmur, Self::Nap, Self::Time];
+
+    /// The global that it becomes.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Murmur => "murmur",
+            Self::Nap => "nap",
+            Self::Time => "time",
+        }
+    }
+
+    /// The module with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|module| module.name() == name)
+    }
 }
 
 /// What the messages of a service are.
@@ -36,6 +68,7 @@ impl ServiceSource {
             folder: folder.into(),
             config: serde_json::Value::Null,
             protocol: Protocol::Raw,
+            preload: Vec::new(),
         }
     }
 

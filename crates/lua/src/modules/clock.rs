@@ -1,4 +1,4 @@
-//! `moonwire.time`: the wall clock and a monotonic one.
+//! `moonwire.time`: the wall clock and a monotonic one; `time`: the wall clock as LAppS has it.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -25,6 +25,14 @@ pub(crate) fn module(lua: &Lua) -> mlua::Result<Table> {
     )?;
     let monotonic = |_: &Lua, ()| Ok(number(start().elapsed().as_nanos()));
     time.raw_set("monotonic_ns", lua.create_function(monotonic)?)?;
+    Ok(time)
+}
+
+/// `time`, which knows milliseconds since the epoch.
+pub(crate) fn lapps_module(lua: &Lua) -> mlua::Result<Table> {
+    let time = lua.create_table_with_capacity(0, 1)?;
+    let now = lua.create_function(|_, ()| Ok(number(wall().as_millis())))?;
+    time.raw_set("now", now)?;
     Ok(time)
 }
 

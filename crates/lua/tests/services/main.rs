@@ -18,3 +18,5 @@ mod lapps;
 mod loading;
 /// nljson.
 mod nljson;
+/// Modules of LAppS that a service asks for.
+mod preload;

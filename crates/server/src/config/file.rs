@@ -87,6 +87,8 @@ pub(super) struct ServiceTable {
     pub(super) message_bytes_max: Option<Number>,
     pub(super) memory_bytes_max: Option<Number>,
     pub(super) protocol: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) preload: Vec<Spanned<String>>,
     pub(super) subprotocol: Option<Spanned<String>>,
     pub(super) deflate: Option<DeflateTable>,
     pub(super) allowed_origins: Option<Vec<Spanned<String>>>,

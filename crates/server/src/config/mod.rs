@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use moonwire_lua::Protocol;
+use moonwire_lua::{Module, Protocol};
 use moonwire_proto::DeflatePolicy;
 
 pub use build::check_log_filter;
@@ -214,6 +214,8 @@ pub struct Service {
     pub memory_bytes_max: Option<usize>,
     /// What its clients send.
     pub protocol: Protocol,
+    /// Modules of LAppS that it finds as globals, each once.
+    pub preload: Vec<Module>,
     /// The subprotocol to choose when the client offers it.
     pub subprotocol: Option<String>,
     /// How offers of permessage-deflate are answered; None: they are declined.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use moonwire_lua::Protocol;
+use moonwire_lua::{Module, Protocol};
 use toml::Spanned;
 
 use super::deflate::deflate;
@@ -93,6 +93,7 @@ impl Services<'_> {
             )?,
             memory_bytes_max: memory(text, table)?,
             protocol: protocol(text, table)?,
+            preload: preload(text, table)?,
             subprotocol: subprotocol(text, table)?,
             deflate: deflate(text, table.deflate.as_ref())?,
             allowed_origins: match &table.allowed_origins {
@@ -118,6 +119,7 @@ impl Services<'_> {
             message_bytes_max: self.limits.message_bytes_max,
             memory_bytes_max: None,
             protocol: Protocol::Raw,
+            preload: Vec::new(),
             subprotocol: None,
             deflate: None,
             allowed_origins: self.allowed_origins.clone(),
@@ -261,6 +263,21 @@ fn protocol(text: &Text<'_>, table: &ServiceTable) -> Result<Protocol, ConfigErr
             Err(text.error(name.span(), sentence))
         }
     }
+}
+
+fn preload(text: &Text<'_>, table: &ServiceTable) -> Result<Vec<Module>, ConfigError> {
+    let mut modules = Vec::new();
+    for name in &table.preload {
+        let Some(module) = Module::named(name.get_ref()) else {
+            let known = Module::ALL.map(Module::name).join(", ");
+            let sentence = format!("there is no module `{}` but {known}", name.get_ref());
+            return Err(text.error(name.span(), sentence));
+        };
+        if !modules.contains(&module) {
+            modules.push(module);
+        }
+    }
+    Ok(modules)
 }
 
 fn subprotocol(text: &Text<'_>, table: &ServiceTable) -> Result<Option<String>, ConfigError> {

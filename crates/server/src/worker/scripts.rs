@@ -157,6 +157,7 @@ pub(crate) fn source(service: &Service) -> ServiceSource {
         folder: service.folder.clone(),
         config: service.config.clone(),
         protocol: service.protocol,
+        preload: service.preload.clone(),
     }
 }
 
