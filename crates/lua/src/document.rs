@@ -8,6 +8,7 @@ mod body;
 mod cbor;
 mod json;
 mod ledger;
+mod parcel;
 
 use std::fmt;
 
@@ -15,6 +16,7 @@ pub(crate) use body::{Array, Object};
 pub(crate) use cbor::{from_cbor, to_cbor};
 pub(crate) use json::{from_json, to_json, to_json_pretty};
 pub(crate) use ledger::Ledger;
+pub(crate) use parcel::Parcel;
 
 /// One value. Arrays and objects are references: two handles can name the same one.
 #[derive(Debug)]
@@ -162,9 +164,15 @@ mod tests {
     fn a_write_through_a_nested_handle_shows_in_the_root() {
         let ledger = Ledger::unlimited();
         let root = from_json(br#"{"a":[{"b":0}]}"#, &ledger).unwrap();
-        let Node::Object(object) = &root else { panic!("an object") };
-        let Some(Node::Array(array)) = object.get(b"a") else { panic!("an array") };
-        let Some(Node::Object(inner)) = array.get(0) else { panic!("an object") };
+        let Node::Object(object) = &root else {
+            panic!("an object")
+        };
+        let Some(Node::Array(array)) = object.get(b"a") else {
+            panic!("an array")
+        };
+        let Some(Node::Object(inner)) = array.get(0) else {
+            panic!("an object")
+        };
         inner.set(b"b", Node::Float(7.0)).unwrap();
         assert_eq!(text(&root), r#"{"a":[{"b":7.0}]}"#);
     }
@@ -174,7 +182,9 @@ mod tests {
         let ledger = Ledger::unlimited();
         let root = from_json(br#"{"a":[1,2]}"#, &ledger).unwrap();
         let copy = root.copy(&ledger).unwrap();
-        let Node::Object(object) = &root else { panic!("an object") };
+        let Node::Object(object) = &root else {
+            panic!("an object")
+        };
         object.set(b"a", Node::Null).unwrap();
         assert_eq!(text(&copy), r#"{"a":[1,2]}"#);
     }
@@ -183,10 +193,14 @@ mod tests {
     fn what_is_dropped_is_not_counted() {
         let ledger = Ledger::unlimited();
         let root = from_json(br#"{"a":["some text",{"b":[1,2,3]}],"c":"more"}"#, &ledger).unwrap();
-        let Node::Object(object) = &root else { panic!("an object") };
+        let Node::Object(object) = &root else {
+            panic!("an object")
+        };
         let before = ledger.bytes();
         assert!(before > 40, "{before}");
-        object.set(b"c", Node::Text(vec![b'x'; 1000].into())).unwrap();
+        object
+            .set(b"c", Node::Text(vec![b'x'; 1000].into()))
+            .unwrap();
         assert_eq!(ledger.bytes(), before + 1000 - 4);
         assert!(object.erase(b"a"));
         assert!(ledger.bytes() < before + 1000 - 9);
@@ -204,7 +218,10 @@ mod tests {
         assert_eq!(array.len(), 0);
         array.push(Node::Null).unwrap();
         let long = format!("[{}]", "1,".repeat(1000) + "1");
-        assert_eq!(from_json(long.as_bytes(), &ledger).unwrap_err(), Problem::Full);
+        assert_eq!(
+            from_json(long.as_bytes(), &ledger).unwrap_err(),
+            Problem::Full
+        );
         drop(array);
         assert_eq!(ledger.bytes(), 0);
     }

@@ -27,6 +27,27 @@ pub enum Effect<'a> {
         /// At most 123 bytes.
         reason: &'a str,
     },
+    /// Let the connection have what is sent on a channel, once more.
+    Subscribe {
+        /// The connection, live when the service asked.
+        handler: Handler,
+        /// A channel that exists.
+        channel: u64,
+    },
+    /// Take one of its subscriptions back, if it has one.
+    Unsubscribe {
+        /// The connection, live when the service asked.
+        handler: Handler,
+        /// A channel that exists.
+        channel: u64,
+    },
+    /// Send a binary message to all subscribers of a channel.
+    Broadcast {
+        /// A channel that exists.
+        channel: u64,
+        /// The message.
+        payload: &'a [u8],
+    },
 }
 
 /// Bounds on what one callback may ask for; at the bound `ws:send` returns `false` and a text.
@@ -90,6 +111,18 @@ impl Effects {
                 code: *code,
                 reason: &self.reasons[reason.clone()],
             },
+            Entry::Subscribe { handler, channel } => Effect::Subscribe {
+                handler: *handler,
+                channel: *channel,
+            },
+            Entry::Unsubscribe { handler, channel } => Effect::Unsubscribe {
+                handler: *handler,
+                channel: *channel,
+            },
+            Entry::Broadcast { channel, payload } => Effect::Broadcast {
+                channel: *channel,
+                payload: &self.payloads[payload.clone()],
+            },
         })
     }
 
@@ -136,9 +169,7 @@ impl Effects {
         payload: &[u8],
         limits: EffectLimits,
     ) -> Result<(), Full> {
-        if self.entries.len() >= limits.count_max {
-            return Err(Full::Count);
-        }
+        self.check_count(limits)?;
         let payload = match self.repeated(payload) {
             Some(range) => range,
             None => self.store(payload, limits)?,
@@ -159,9 +190,7 @@ impl Effects {
         reason: &str,
         limits: EffectLimits,
     ) -> Result<(), Full> {
-        if self.entries.len() >= limits.count_max {
-            return Err(Full::Count);
-        }
+        self.check_count(limits)?;
         let start = self.reasons.len();
         self.reasons.push_str(reason);
         let reason = start..self.reasons.len();
@@ -173,6 +202,50 @@ impl Effects {
         Ok(())
     }
 
+    /// Adds a subscription.
+    pub(crate) fn subscribe(
+        &mut self,
+        handler: Handler,
+        channel: u64,
+        limits: EffectLimits,
+    ) -> Result<(), Full> {
+        self.check_count(limits)?;
+        self.entries.push(Entry::Subscribe { handler, channel });
+        Ok(())
+    }
+
+    /// Adds the end of one.
+    pub(crate) fn unsubscribe(
+        &mut self,
+        handler: Handler,
+        channel: u64,
+        limits: EffectLimits,
+    ) -> Result<(), Full> {
+        self.check_count(limits)?;
+        self.entries.push(Entry::Unsubscribe { handler, channel });
+        Ok(())
+    }
+
+    /// Adds a message to all subscribers of a channel.
+    pub(crate) fn broadcast(
+        &mut self,
+        channel: u64,
+        payload: &[u8],
+        limits: EffectLimits,
+    ) -> Result<(), Full> {
+        self.check_count(limits)?;
+        let payload = self.store(payload, limits)?;
+        self.entries.push(Entry::Broadcast { channel, payload });
+        Ok(())
+    }
+
+    fn check_count(&self, limits: EffectLimits) -> Result<(), Full> {
+        match self.entries.len() < limits.count_max {
+            true => Ok(()),
+            false => Err(Full::Count),
+        }
+    }
+
     /// Whether the last effect sends these bytes already. A service that answers several times or
     /// broadcasts passes one string again and again, and comparing is as cheap as copying.
     fn repeated(&self, payload: &[u8]) -> Option<Range<usize>> {
@@ -180,7 +253,11 @@ impl Effects {
             Entry::Send { payload: last, .. } if self.payloads[last.clone()] == *payload => {
                 Some(last.clone())
             }
-            Entry::Send { .. } | Entry::Close { .. } => None,
+            Entry::Send { .. }
+            | Entry::Close { .. }
+            | Entry::Subscribe { .. }
+            | Entry::Unsubscribe { .. }
+            | Entry::Broadcast { .. } => None,
         }
     }
 
@@ -201,6 +278,16 @@ pub(crate) enum Full {
     Bytes,
 }
 
+impl Full {
+    /// What the service is told.
+    pub(crate) const fn sentence(self) -> &'static str {
+        match self {
+            Self::Count => "this callback has sent as many messages as one may",
+            Self::Bytes => "this callback has sent as many bytes as one may",
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Entry {
     Send {
@@ -212,6 +299,18 @@ enum Entry {
         handler: Handler,
         code: u16,
         reason: Range<usize>,
+    },
+    Subscribe {
+        handler: Handler,
+        channel: u64,
+    },
+    Unsubscribe {
+        handler: Handler,
+        channel: u64,
+    },
+    Broadcast {
+        channel: u64,
+        payload: Range<usize>,
     },
 }
 

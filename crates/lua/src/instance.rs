@@ -1,21 +1,19 @@
 //! One virtual machine that runs one service.
 
 use std::cell::RefCell;
-use std::fs;
 use std::mem;
 use std::rc::Rc;
 
-use mlua::chunk::ChunkMode;
-use mlua::{Function, Lua, LuaString, Table, Value};
+use mlua::{Function, Lua};
 use moonwire_proto::Opcode;
 
 use crate::document::{self, Ledger, Problem};
 use crate::effects::{EffectLimits, Effects};
-use crate::error::{self, LOADING, Place, ScriptError};
+use crate::error::ScriptError;
 use crate::lapps;
 use crate::live::{Handler, Live};
-use crate::machine;
-use crate::modules::{self, CLOSE_REASON_BYTES_MAX, nljson::Documents};
+use crate::loaded::Loaded;
+use crate::modules::{self, CLOSE_REASON_BYTES_MAX, Role};
 use crate::source::{LoadOptions, Protocol, ServiceSource};
 
 /// One instance of a service: a virtual machine of its own that shares nothing with others.
@@ -24,14 +22,10 @@ use crate::source::{LoadOptions, Protocol, ServiceSource};
 /// callback to its end and leaves there what the callback asked for, also when the callback failed
 /// later on: those effects come before the failure.
 pub struct Instance {
-    lua: Lua,
+    loaded: Loaded,
     callbacks: Callbacks,
     turn: SharedTurn,
-    documents: Documents,
     protocol: Protocol,
-    /// The service's file, without a line: where errors are, unless they say more.
-    place: Place,
-    memory_bytes_max: Option<usize>,
 }
 
 /// What the server does with the connection after a message.
@@ -78,45 +72,21 @@ impl Instance {
     /// with the functions `onStart`, `onMessage`, `onDisconnect` and `onShutdown`; it becomes the
     /// global with the service's name. No callback runs yet.
     pub fn load_with(source: &ServiceSource, options: &LoadOptions) -> Result<Self, ScriptError> {
-        source.check()?;
-        let place = Place {
-            service: source.name.clone(),
-            file: source.file(),
-            line: None,
-        };
-        let machine = |error: mlua::Error| ScriptError::Machine {
-            service: source.name.clone(),
-            message: error.to_string(),
-        };
-        let lua = machine::create().map_err(machine)?;
         let turn = SharedTurn::default();
         turn.borrow_mut().limits = options.effects;
-        let documents = Documents::new(options.memory_bytes_max);
-        modules::install(&lua, source, &turn, &documents).map_err(machine)?;
-        if modules::is_taken(&lua, &source.name).map_err(machine)? {
-            return Err(source.name_taken());
-        }
-        let code = fs::read(&place.file).map_err(|error| ScriptError::Unreadable {
-            at: Box::new(place.clone()),
-            error,
-        })?;
-        let callbacks = Callbacks::create(&lua, &source.name).map_err(machine)?;
-        if let Some(bytes) = options.memory_bytes_max {
-            lua.set_memory_limit(bytes).map_err(machine)?;
-        }
-
-        let memory_bytes_max = options.memory_bytes_max;
-        let instance = Self {
-            lua,
+        let role = Role::Reactive {
+            turn: Rc::clone(&turn),
+        };
+        let loaded = Loaded::prepare(source, options, role)?;
+        let callbacks = Callbacks::create(&loaded.lua, &source.name)
+            .map_err(|error| loaded.unprepared(&error))?;
+        loaded.run_file(&CALLBACKS)?;
+        Ok(Self {
+            loaded,
             callbacks,
             turn,
-            documents,
             protocol: source.protocol,
-            place,
-            memory_bytes_max,
-        };
-        instance.run_file(&code)?;
-        Ok(instance)
+        })
     }
 
     /// Runs `onStart`. To be called once, before any message.
@@ -124,7 +94,7 @@ impl Instance {
         let turn = TurnGuard::begin(&self.turn, effects);
         let result = self.callbacks.start.call::<()>(());
         drop(turn);
-        result.map_err(|error| self.failed(&error, "onStart"))
+        result.map_err(|error| self.loaded.failed(&error, "onStart"))
     }
 
     /// Runs `onMessage` with one message. A text payload must be valid UTF-8. What is not a message
@@ -143,7 +113,7 @@ impl Instance {
             Protocol::Lapps => self.lapps_message(handler, opcode, payload),
         };
         drop(turn);
-        result.map_err(|error| self.failed(&error, "onMessage"))
+        result.map_err(|error| self.loaded.failed(&error, "onMessage"))
     }
 
     fn raw_message(
@@ -155,7 +125,7 @@ impl Instance {
         let arguments = (
             handler.to_number(),
             opcode.as_u8(),
-            self.string(payload)?,
+            self.loaded.string(payload)?,
         );
         Outcome::returned(self.callbacks.message.call(arguments)?)
     }
@@ -170,7 +140,7 @@ impl Instance {
             return Ok(Outcome::refused(1003, "the LAppS protocol is binary"));
         }
         let read = |ledger: &Ledger| document::from_cbor(payload, ledger);
-        let message = match self.documents.make(&self.lua, read)? {
+        let message = match self.loaded.documents.make(&self.loaded.lua, read)? {
             Ok(message) => message,
             Err(Problem::Full) => return Err(mlua::Error::MemoryError(Problem::Full.to_string())),
             Err(problem) => return Ok(Outcome::refused(1007, &format!("no CBOR: {problem}"))),
@@ -179,7 +149,7 @@ impl Instance {
             Ok(kind) => kind,
             Err(reason) => return Ok(Outcome::refused(1002, reason)),
         };
-        let message = self.documents.handle(&self.lua, message)?;
+        let message = self.loaded.documents.handle(&self.loaded.lua, message)?;
         let arguments = (handler.to_number(), kind as u8, message);
         Outcome::returned(self.callbacks.message.call(arguments)?)
     }
@@ -195,7 +165,7 @@ impl Instance {
         turn.shared.borrow_mut().live.remove(handler);
         let result = self.callbacks.disconnect.call::<()>(handler.to_number());
         drop(turn);
-        result.map_err(|error| self.failed(&error, "onDisconnect"))
+        result.map_err(|error| self.loaded.failed(&error, "onDisconnect"))
     }
 
     /// Runs `onShutdown`. To be called once, last.
@@ -203,80 +173,17 @@ impl Instance {
         let turn = TurnGuard::begin(&self.turn, effects);
         let result = self.callbacks.shutdown.call::<()>(());
         drop(turn);
-        result.map_err(|error| self.failed(&error, "onShutdown"))
+        result.map_err(|error| self.loaded.failed(&error, "onShutdown"))
     }
 
     /// The service's name.
     pub fn name(&self) -> &str {
-        &self.place.service
+        self.loaded.name()
     }
 
-    /// Bytes the virtual machine and its documents hold now, garbage included.
+    /// Bytes that the virtual machine and its documents hold now, garbage included.
     pub fn memory_bytes(&self) -> usize {
-        self.lua.used_memory() + self.documents.bytes()
-    }
-
-    fn run_file(&self, code: &[u8]) -> Result<(), ScriptError> {
-        let name = format!("@{}", self.place.file.display());
-        let chunk = self.lua.load(code).set_name(name).set_mode(ChunkMode::Text);
-        let function = chunk.into_function().map_err(|error| {
-            if let mlua::Error::SyntaxError { message, .. } = &error {
-                error::syntax(message, &self.place.file, &self.place.service)
-            } else {
-                self.failed(&error, LOADING)
-            }
-        })?;
-        let value = function
-            .call::<Value>(())
-            .map_err(|error| self.failed(&error, LOADING))?;
-        let Value::Table(service) = value else {
-            return Err(ScriptError::NotATable {
-                at: Box::new(self.place.clone()),
-                found: error::lua_type(&value),
-            });
-        };
-        self.check_callbacks(&service)?;
-        let adopted = self.lua.globals().raw_set(self.name(), &service);
-        adopted
-            .and_then(|()| modules::provide(&self.lua, self.name(), &service))
-            .map_err(|error| self.failed(&error, LOADING))
-    }
-
-    fn check_callbacks(&self, service: &Table) -> Result<(), ScriptError> {
-        for callback in CALLBACKS {
-            // With metamethods: a service may inherit its callbacks.
-            let found = service
-                .get::<Value>(callback)
-                .map_err(|error| self.failed(&error, LOADING))?;
-            if !found.is_function() {
-                let (at, found) = (Box::new(self.place.clone()), error::lua_type(&found));
-                return Err(ScriptError::NoCallback {
-                    at,
-                    callback,
-                    found,
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// A string in the machine. LuaJIT does not collect garbage when memory runs out, so a full
-    /// machine gets one collection and one more try.
-    fn string(&self, bytes: &[u8]) -> mlua::Result<LuaString> {
-        self.lua.create_string(bytes).or_else(|_| {
-            self.lua.gc_collect()?;
-            self.lua.create_string(bytes)
-        })
-    }
-
-    fn failed(&self, error: &mlua::Error, callback: &'static str) -> ScriptError {
-        let error = error::raised(error, self.place.clone(), callback, self.memory_bytes_max);
-        if matches!(error, ScriptError::OutOfMemory { .. }) {
-            // Until this is done every further allocation fails; if it fails too, so will the next
-            // callback, which reports it.
-            let _ = self.lua.gc_collect();
-        }
-        error
+        self.loaded.memory_bytes()
     }
 }
 

@@ -1,9 +1,9 @@
 //! The LAppS protocol: which messages a client may send, and which a service.
 //!
 //! A message is a map in CBOR, sent as one binary message. A client asks with requests, which are
-//! answered on channel 0, and tells with notifications, which have a channel and are never answered.
-//! A service answers a request with a response, or sends notifications out of order (OON) on any
-//! other channel.
+//! answered on channel 0, and tells with notifications, which have a channel and are never
+//! answered. A service answers a request with a response, or sends notifications out of order
+//! (OON) on any other channel.
 
 use crate::document::{Node, Object};
 
@@ -113,7 +113,10 @@ mod tests {
             // What is no array with something in it counts as no params.
             (r#"{"lapps":1,"method":"m","params":[]}"#, Kind::Request),
             (r#"{"lapps":1,"method":"m","params":null}"#, Kind::Request),
-            (r#"{"lapps":1,"method":"m","params":{"a":1}}"#, Kind::Request),
+            (
+                r#"{"lapps":1,"method":"m","params":{"a":1}}"#,
+                Kind::Request,
+            ),
             (
                 r#"{"lapps":1,"method":"m","params":[{}],"more":1}"#,
                 Kind::RequestWithParams,
@@ -173,8 +176,14 @@ mod tests {
                 "cid 0",
             ),
             (r#"{"cid":0,"status":0}"#, "`error`"),
-            (r#"{"cid":0,"status":0,"error":{"message":"x"}}"#, "`error.code`"),
-            (r#"{"cid":0,"status":0,"error":{"code":1}}"#, "`error.message`"),
+            (
+                r#"{"cid":0,"status":0,"error":{"message":"x"}}"#,
+                "`error.code`",
+            ),
+            (
+                r#"{"cid":0,"status":0,"error":{"code":1}}"#,
+                "`error.message`",
+            ),
         ] {
             let refused = check_outbound(&node(message)).unwrap_err();
             assert!(refused.contains(why), "{message}: {refused}");

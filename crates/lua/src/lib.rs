@@ -10,6 +10,7 @@
 //! missing callback, a wrong argument or too many effects never reach another instance or another
 //! connection.
 
+mod broker;
 mod document;
 mod effects;
 mod error;
@@ -18,15 +19,20 @@ mod json;
 mod lapps;
 mod line;
 mod live;
+mod loaded;
 mod machine;
 mod modules;
 mod source;
+mod standalone;
 
 // The public interface is:
+pub use broker::{Broker, QUEUE_MESSAGES, StopFlag};
 pub use effects::{Effect, EffectLimits, Effects};
 pub use error::{Fault, Place, ScriptError};
 pub use instance::{Instance, Outcome, Refusal};
 pub use line::log_line;
 pub use live::Handler;
+pub use modules::bcast::Broadcasts;
 pub use moonwire_proto::Opcode;
 pub use source::{LoadOptions, Module, Protocol, ServiceSource};
+pub use standalone::Standalone;

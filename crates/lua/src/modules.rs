@@ -1,8 +1,10 @@
-//! What a service finds in its virtual machine: `ws`, `nljson`, `print` and the modules `moonwire.*`.
+//! What a service finds in its virtual machine: the modules of LAppS and those of `moonwire.*`.
 
+pub(crate) mod bcast;
 mod clock;
 mod config;
 mod log;
+mod mqr;
 mod murmur;
 mod nap;
 pub(crate) mod nljson;
@@ -13,36 +15,81 @@ use mlua::{Lua, Table};
 use crate::error::PRELUDE;
 use crate::instance::SharedTurn;
 use crate::json;
+use crate::modules::bcast::{Broadcasts, Outlet};
+use crate::modules::mqr::AtBound;
 use crate::modules::nljson::Documents;
-use crate::source::{Module, ServiceSource};
+use crate::source::{LoadOptions, Module, Protocol, ServiceSource};
 
 pub(crate) use ws::CLOSE_REASON_BYTES_MAX;
+
+/// What a service is there for, and with it which modules it finds.
+pub(crate) enum Role {
+    /// It answers messages: it has `ws`, and `bcast` if its protocol is that of LAppS.
+    Reactive { turn: SharedTurn },
+    /// It runs for itself: it has `bcast`, `must_stop` and `instance_id`.
+    Standalone {
+        number: u64,
+        broadcasts: Box<dyn Broadcasts>,
+    },
+}
 
 /// Puts everything of ours in place, before the service's file runs.
 pub(crate) fn install(
     lua: &Lua,
     source: &ServiceSource,
-    turn: &SharedTurn,
+    options: &LoadOptions,
+    role: Role,
     documents: &Documents,
 ) -> mlua::Result<()> {
-    lua.globals().raw_set("ws", ws::table(lua, turn)?)?;
-    lua.globals()
-        .raw_set("nljson", nljson::module(lua, documents)?)?;
-    lua.globals().raw_set("print", log::print(lua)?)?;
+    let globals = lua.globals();
+    let at_bound = match &role {
+        Role::Reactive { .. } => AtBound::Refuse,
+        Role::Standalone { .. } => AtBound::Wait,
+    };
     for module in &source.preload {
         let table = match module {
+            Module::Mqr => mqr::module(lua, &options.broker, &options.stop, documents, at_bound)?,
             Module::Murmur => murmur::module(lua)?,
             Module::Nap => nap::module(lua)?,
             Module::Time => clock::lapps_module(lua)?,
         };
-        lua.globals().raw_set(module.name(), table)?;
+        globals.raw_set(module.name(), table)?;
     }
+    install_role(lua, source, options, role)?;
+    globals.raw_set("nljson", nljson::module(lua, documents)?)?;
+    globals.raw_set("print", log::print(lua)?)?;
     provide(lua, "moonwire.json", &json::module(lua)?)?;
     provide(lua, "moonwire.time", &clock::module(lua)?)?;
     provide(lua, "moonwire.log", &log::module(lua, &source.name)?)?;
     provide(lua, "moonwire.config", &config::table(lua, &source.config)?)?;
     let path = package_path(source, &package(lua)?.raw_get::<String>("path")?);
     package(lua)?.raw_set("path", path)
+}
+
+fn install_role(
+    lua: &Lua,
+    source: &ServiceSource,
+    options: &LoadOptions,
+    role: Role,
+) -> mlua::Result<()> {
+    let globals = lua.globals();
+    let outlet = match role {
+        Role::Reactive { turn } => {
+            globals.raw_set("ws", ws::table(lua, &turn)?)?;
+            if source.protocol == Protocol::Raw {
+                return Ok(());
+            }
+            Outlet::Turn(turn)
+        }
+        Role::Standalone { number, broadcasts } => {
+            globals.raw_set("instance_id", number.to_string())?;
+            let stop = options.stop.clone();
+            let must_stop = lua.create_function(move |_, ()| Ok(stop.is_set()))?;
+            globals.raw_set("must_stop", must_stop)?;
+            Outlet::Now(broadcasts)
+        }
+    };
+    globals.raw_set("bcast", bcast::table(lua, &options.broker, outlet)?)
 }
 
 /// Whether a service of this name would overwrite a global or a module of a fresh machine, or be

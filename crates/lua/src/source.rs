@@ -1,7 +1,9 @@
 //! What a service is loaded from.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use crate::broker::{Broker, StopFlag};
 use crate::effects::EffectLimits;
 use crate::error::ScriptError;
 
@@ -23,6 +25,8 @@ pub struct ServiceSource {
 /// A module of LAppS that a service has only if it asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Module {
+    /// Queues between services.
+    Mqr,
     /// Hashes of strings.
     Murmur,
     /// Sleeping.
@@ -33,11 +37,12 @@ pub enum Module {
 
 impl Module {
     /// All of them, by name.
-    pub const ALL: [Self; 3] = [Self::Murmur, Self::Nap, Self::Time];
+    pub const ALL: [Self; 4] = [Self::Mqr, Self::Murmur, Self::Nap, Self::Time];
 
     /// The global that it becomes.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Mqr => "mqr",
             Self::Murmur => "murmur",
             Self::Nap => "nap",
             Self::Time => "time",
@@ -128,6 +133,10 @@ pub struct LoadOptions {
     pub memory_bytes_max: Option<usize>,
     /// Bounds on what one callback may ask for.
     pub effects: EffectLimits,
+    /// The channels and queues that it shares with all other services of the server.
+    pub broker: Arc<Broker>,
+    /// The order to stop, which ends what waits in a call.
+    pub stop: StopFlag,
 }
 
 /// Longest name of a service.

@@ -103,13 +103,18 @@ fn announce(server: &Server) -> Result<()> {
             "service {name} on {target} (instances {instances})"
         ))?;
     }
+    for (name, instances) in server.standalone() {
+        output::answer(&format!("service {name} runs (instances {instances})"))?;
+    }
     Ok(())
 }
 
 fn names(config: &Config) -> String {
     let services = config.services.iter();
+    let standalone = config.standalone.iter();
     let names: Vec<_> = services
         .map(|s| format!("{} on {}", s.name, s.target))
+        .chain(standalone.map(|s| format!("{} runs", s.name)))
         .collect();
     names.join(", ")
 }
@@ -187,12 +192,12 @@ fn is_hangup_ignored() -> bool {
 /// Ends the process if a worker has not ended: nothing can interrupt a callback from outside, and
 /// a service manager would wait for ever.
 fn give_up(stopper: &Stopper, patience: Duration) {
-    let running: Vec<_> = stopper.running().iter().map(usize::to_string).collect();
+    let running = stopper.running();
     if running.is_empty() {
         return;
     }
     output::complain(&format!(
-        "worker {} has not ended {} s after the signal: a callback of a service does not return; \
+        "{} has not ended {} s after the signal: a callback of a service does not return; \
          the process ends without it",
         running.join(", "),
         patience.as_secs_f32()

@@ -5,6 +5,7 @@
 //! instance of that service hands the connection to one that has. From then on nothing that
 //! happens to the connection crosses a thread.
 
+mod background;
 mod cidr;
 mod config;
 mod error;
@@ -25,7 +26,8 @@ mod worker;
 // The public interface is:
 pub use cidr::Cidr;
 pub use config::{
-    Config, ConfigError, Limits, LogFormat, Overrides, QueuePolicy, Service, Tls, check_log_filter,
+    Config, ConfigError, Limits, LogFormat, Overrides, QueuePolicy, Service, StandaloneService,
+    Tls, check_log_filter,
 };
 pub use error::ServerError;
 pub use origin::AllowedOrigins;

@@ -1,7 +1,8 @@
 //! What one thread hands to another worker: a bounded queue and a way to wake its reader.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// Letters to one worker. Places are taken before a letter is written, so that a connection is
 /// only detached when it is certain that somebody takes it.
@@ -10,6 +11,8 @@ pub(crate) struct Mailbox<T, W> {
     inner: Mutex<Inner<T>>,
     /// Set once, by the worker, before the server is ready.
     waker: OnceLock<W>,
+    /// A letter was taken, or no more are.
+    taken: Condvar,
     places_max: usize,
     /// With so many bytes in letters that are here, no more places are given.
     bytes_max: usize,
@@ -58,6 +61,7 @@ impl<T, W: Wake> Mailbox<T, W> {
         Self {
             inner: Mutex::new(inner),
             waker: OnceLock::new(),
+            taken: Condvar::new(),
             places_max,
             bytes_max,
         }
@@ -71,7 +75,24 @@ impl<T, W: Wake> Mailbox<T, W> {
     /// Takes a place for a later [`post`](Self::post); false when all are taken, or too many bytes
     /// are here.
     pub(crate) fn reserve(&self) -> bool {
+        self.take_place(&mut self.lock())
+    }
+
+    /// The same, waiting for a place; false when the reader has gone or `give_up` says so, which is
+    /// asked every 50 ms. Not for workers, which must not wait for each other.
+    pub(crate) fn reserve_waiting(&self, give_up: impl Fn() -> bool) -> bool {
         let mut inner = self.lock();
+        while !self.take_place(&mut inner) {
+            if inner.closed || give_up() {
+                return false;
+            }
+            let waited = self.taken.wait_timeout(inner, GIVE_UP_EVERY);
+            inner = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    fn take_place(&self, inner: &mut Inner<T>) -> bool {
         let MailboxLoad { places, bytes } = inner.load;
         let free = !inner.closed && places < self.places_max && bytes < self.bytes_max;
         inner.load.places += usize::from(free);
@@ -116,6 +137,8 @@ impl<T, W: Wake> Mailbox<T, W> {
         let (letter, bytes) = inner.letters.pop_front()?;
         inner.load.places = inner.load.places.saturating_sub(1);
         inner.load.bytes -= bytes;
+        drop(inner);
+        self.taken.notify_one();
         Some(letter)
     }
 
@@ -130,6 +153,8 @@ impl<T, W: Wake> Mailbox<T, W> {
         inner.closed = true;
         inner.load.bytes = 0;
         let letters = std::mem::take(&mut inner.letters);
+        drop(inner);
+        self.taken.notify_all();
         letters.into_iter().map(|(letter, _)| letter)
     }
 
@@ -139,18 +164,21 @@ impl<T, W: Wake> Mailbox<T, W> {
     }
 }
 
+/// How often who waits for a place looks whether it still should.
+const GIVE_UP_EVERY: Duration = Duration::from_millis(50);
+
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
 
     #[derive(Default)]
-    struct Woken(Cell<u32>);
+    struct Woken(AtomicU32);
 
     impl Wake for Woken {
         fn wake(&self) {
-            self.0.set(self.0.get() + 1);
+            self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -169,7 +197,7 @@ mod tests {
         mailbox.release();
         mailbox.release();
         assert!(mailbox.reserve() && mailbox.reserve());
-        assert_eq!(mailbox.waker.get().unwrap().0.get(), 1);
+        assert_eq!(mailbox.waker.get().unwrap().0.load(Ordering::Relaxed), 1);
     }
 
     #[test]
@@ -182,6 +210,22 @@ mod tests {
         assert!(!mailbox.reserve());
         assert_eq!(mailbox.take(), Some(1));
         assert!(mailbox.reserve());
+    }
+
+    #[test]
+    fn who_waits_for_a_place_gets_it_or_gives_up() {
+        let mailbox: Mailbox<u8, Woken> = Mailbox::new(1, 100);
+        assert!(mailbox.reserve_waiting(|| true), "it need not wait");
+        assert!(!mailbox.reserve_waiting(|| true));
+        mailbox.post(1, 1).unwrap();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| mailbox.reserve_waiting(|| false));
+            assert_eq!(mailbox.take(), Some(1));
+            assert!(waits.join().unwrap());
+            let waits = scope.spawn(|| mailbox.reserve_waiting(|| false));
+            drop(mailbox.close());
+            assert!(!waits.join().unwrap());
+        });
     }
 
     #[test]

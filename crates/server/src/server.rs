@@ -7,10 +7,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use moonwire_lua::Instance;
+use moonwire_lua::{Instance, Standalone};
 use moonwire_net::{Driver, EpollDriver, ListenOptions, ServerTls};
 use tracing::error;
 
+use crate::background::{self, Background, Nowhere};
 use crate::config::{Config, Limits, Tls};
 use crate::error::ServerError;
 use crate::event::Letter;
@@ -26,6 +27,7 @@ pub struct Server {
     addresses: Vec<SocketAddr>,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<std::io::Result<()>>>,
+    background: Background,
 }
 
 impl Server {
@@ -34,6 +36,10 @@ impl Server {
         load_tls(config.tls.as_ref())?;
         for service in &config.services {
             Instance::load_with(&source(service), &options(service))?;
+        }
+        for service in &config.standalone {
+            let (source, options) = (background::source(service), background::options(service));
+            Standalone::load(&source, &options, 0, Box::new(Nowhere))?;
         }
         Ok(())
     }
@@ -46,13 +52,17 @@ impl Server {
             tls,
             limits,
             services,
+            standalone,
             shipped,
             ..
         } = config;
         let tls = load_tls(tls.as_ref())?;
         process::prepare();
         let (addresses, listeners) = bind(&listen, workers, &limits)?;
-        let shared = Arc::new(Shared::new(services, workers, limits, tls));
+        let shared = Arc::new(Shared::new(services, standalone, workers, limits, tls));
+        // What they make is there before the first client.
+        let background = Background::start(&shared)?;
+        let order = StopServices(Some(Arc::clone(&shared)));
         let (ready, readiness) = channel();
         let mut threads = Vec::with_capacity(workers);
         let mut starts = Vec::with_capacity(workers);
@@ -82,10 +92,12 @@ impl Server {
             // It fails only if the thread has panicked, which `wait` reports.
             let _ = start.send(());
         }
+        order.disarm();
         Ok(Self {
             addresses,
             shared,
             threads,
+            background,
         })
     }
 
@@ -112,6 +124,12 @@ impl Server {
             .map(|s| (s.name.as_str(), s.target.as_str(), s.instances))
     }
 
+    /// The services that run by themselves: name, instances.
+    pub fn standalone(&self) -> impl Iterator<Item = (&str, usize)> {
+        let services = self.shared.standalone.iter();
+        services.map(|s| (s.name.as_str(), s.instances))
+    }
+
     /// The self-signed certificate in PEM, if it uses one.
     pub fn certificate(&self) -> Option<&str> {
         self.shared.tls.as_ref()?.self_signed_pem()
@@ -134,6 +152,8 @@ impl Server {
             };
             result = result.and(ended);
         }
+        self.shared.stop_services();
+        self.background.join();
         result.map(|()| metrics::table(&self.shared.stats))
     }
 }
@@ -148,6 +168,7 @@ pub struct Stopper {
 impl Stopper {
     /// Gives the order. Further ones change nothing.
     pub fn stop(&self) {
+        self.shared.stop_services();
         for mailbox in &self.shared.mailboxes {
             mailbox.order(Letter::Stop);
         }
@@ -158,14 +179,36 @@ impl Stopper {
         self.shared.limits.drain_timeout
     }
 
-    /// The workers that have not ended, by number. Whoever is still here long after the drain
-    /// timeout is in a callback that does not return.
-    pub fn running(&self) -> Vec<usize> {
+    /// The workers and the standalone services that have not ended, by name. Whoever is still here
+    /// long after the drain timeout is in a callback that does not return.
+    pub fn running(&self) -> Vec<String> {
         let ended = self.shared.ended.iter().enumerate();
-        ended
+        let workers = ended
             .filter(|(_, ended)| !ended.load(Ordering::Acquire))
-            .map(|(worker, _)| worker)
-            .collect()
+            .map(|(worker, _)| format!("worker {worker}"));
+        let running = self.shared.standalone_running.iter();
+        let services = running
+            .zip(&self.shared.standalone)
+            .filter(|(running, _)| running.load(Ordering::Acquire) > 0)
+            .map(|(_, service)| format!("service {}", service.name));
+        workers.chain(services).collect()
+    }
+}
+
+/// A start that fails half-way leaves no service running.
+struct StopServices(Option<Arc<Shared>>);
+
+impl StopServices {
+    fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for StopServices {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.0 {
+            shared.stop_services();
+        }
     }
 }
 
@@ -209,8 +252,9 @@ impl Member {
     fn prepare(&self) -> Result<Worker<EpollDriver>, ServerError> {
         let driver = EpollDriver::new().map_err(ServerError::Worker)?;
         self.shared.mailboxes[self.worker].set_waker(driver.waker());
+        self.shared.broadcasts[self.worker].set_waker(driver.waker());
         let workers = self.shared.mailboxes.len();
-        let scripts = Scripts::start(&self.shared.services, self.worker, workers)?;
+        let scripts = Scripts::start(&self.shared, self.worker, workers)?;
         Ok(Worker::new(
             self.worker,
             driver,

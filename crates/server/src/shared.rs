@@ -3,17 +3,19 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
+use moonwire_lua::{Broker, StopFlag};
 use moonwire_net::{ServerTls, SessionLimits, Waker};
 
-use crate::config::{FRAME_HEADER_BYTES_MAX, Limits, Service};
+use crate::config::{FRAME_HEADER_BYTES_MAX, Limits, Service, StandaloneService};
 use crate::event::Letter;
 use crate::mailbox::Mailbox;
 use crate::router::Router;
 use crate::sources::Sources;
 use crate::stats::Stats;
+use crate::worker::Broadcast;
 
 /// The whole server, as its workers see it.
 #[derive(Debug)]
@@ -36,6 +38,16 @@ pub(crate) struct Shared {
     pub(crate) sources: Sources,
     /// By worker.
     pub(crate) mailboxes: Vec<Mailbox<Letter, Waker>>,
+    /// By worker: what is broadcast by other threads.
+    pub(crate) broadcasts: Vec<Mailbox<Broadcast, Waker>>,
+    /// The channels and queues of all services.
+    pub(crate) broker: Arc<Broker>,
+    /// The order to all services to stop.
+    pub(crate) stop: StopFlag,
+    /// The services that run by themselves.
+    pub(crate) standalone: Vec<StandaloneService>,
+    /// By standalone service: its threads that have not ended.
+    pub(crate) standalone_running: Vec<AtomicUsize>,
     /// By worker: whether its thread is done, in whatever way. Set once, by that thread.
     pub(crate) ended: Vec<AtomicBool>,
     /// Counters.
@@ -46,6 +58,7 @@ impl Shared {
     /// Everything in its place.
     pub(crate) fn new(
         services: Vec<Service>,
+        standalone: Vec<StandaloneService>,
         workers: usize,
         limits: Limits,
         tls: Option<ServerTls>,
@@ -66,6 +79,7 @@ impl Shared {
             .map(|service| service.name.clone())
             .collect();
         let mailbox = || Mailbox::new(limits.handovers_per_worker_max, limits.handover_bytes_max());
+        let broadcasts = || Mailbox::new(BROADCASTS_MAX, BROADCAST_BYTES_MAX);
         Self {
             owners: services.iter().map(owners).collect(),
             router: Router::new(&services),
@@ -74,11 +88,24 @@ impl Shared {
             sources: Sources::new(&limits, workers),
             tls,
             mailboxes: std::iter::repeat_with(mailbox).take(workers).collect(),
+            broadcasts: std::iter::repeat_with(broadcasts).take(workers).collect(),
+            broker: Arc::default(),
+            stop: StopFlag::default(),
+            standalone_running: standalone.iter().map(|_| AtomicUsize::new(0)).collect(),
+            standalone,
             ended: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             stats: Stats::new(names, workers),
             services,
             limits,
         }
+    }
+}
+
+impl Shared {
+    /// Orders every service to stop, also one that waits in a call.
+    pub(crate) fn stop_services(&self) {
+        self.stop.set();
+        self.broker.wake();
     }
 }
 
@@ -105,6 +132,11 @@ fn session_limits(limits: &Limits, message_bytes_max: usize) -> SessionLimits {
         close_timeout: limits.close_timeout,
     }
 }
+
+/// Broadcasts on their way to one worker, and their bytes. At the bound a standalone service waits,
+/// and what another worker broadcasts is dropped there, and counted.
+const BROADCASTS_MAX: usize = 65_536;
+const BROADCAST_BYTES_MAX: usize = 64 << 20;
 
 fn unless_zero(timeout: Duration) -> Option<Duration> {
     (!timeout.is_zero()).then_some(timeout)

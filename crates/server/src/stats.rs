@@ -206,6 +206,8 @@ impl HandshakeFailure {
 /// What can go wrong with a connection after its handshake.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Failure {
+    /// A broadcast was not sent to the subscribers on one worker, where too many waited already.
+    BroadcastDropped,
     /// A message to a connection that is gone, or that belongs to another instance. One that is
     /// being closed is not gone yet.
     DeadHandler,
@@ -234,7 +236,8 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
+        Self::BroadcastDropped,
         Self::DeadHandler,
         Self::LuaError,
         Self::Memory,
@@ -264,6 +267,7 @@ impl Failure {
     /// As labels and tables show it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
+            Self::BroadcastDropped => "broadcast_dropped",
             Self::DeadHandler => "dead_handler",
             Self::LuaError => "lua_error",
             Self::Memory => "memory",

@@ -5,12 +5,14 @@
 //! connection that has something to say, once.
 
 mod answer;
+mod broadcast;
 mod connections;
 mod deliver;
 mod depart;
 mod handshakes;
 mod ledger;
 mod scripts;
+mod subscriptions;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -28,10 +30,13 @@ use crate::event::{Event, Letter};
 use crate::shared::Shared;
 use crate::sources::Excess;
 use crate::stats::{HandshakeFailure, WorkerStats};
+pub(crate) use broadcast::Broadcast;
+use broadcast::Fanouts;
 use connections::{Connections, Stage};
 use handshakes::Handshakes;
 use ledger::Ledger;
-pub(crate) use scripts::{Scripts, options, source};
+pub(crate) use scripts::{Scripts, log_failure, options, source};
+use subscriptions::Subscriptions;
 
 /// A worker. `D` is the driver of the real or of the simulated world.
 pub(crate) struct Worker<D: Driver> {
@@ -67,6 +72,10 @@ struct Desk {
     turn_work: usize,
     /// Whether somebody in `unread` was put off because a turn took too long for others.
     is_behind: bool,
+    /// Who gets what is broadcast.
+    subscriptions: Subscriptions,
+    /// Broadcasts that not all subscribers have yet.
+    fanouts: Fanouts,
     /// What all connections hold in memory.
     ledger: Ledger,
     /// The handshakes that are not over.
@@ -101,6 +110,8 @@ impl<D: Driver> Worker<D> {
             unread: VecDeque::new(),
             turn_work: 0,
             is_behind: false,
+            subscriptions: Subscriptions::default(),
+            fanouts: Fanouts::default(),
             ledger: Ledger::default(),
             handshakes: Handshakes::default(),
             rotation: worker,
@@ -127,6 +138,8 @@ impl<D: Driver> Worker<D> {
         while self.phase != Phase::Done {
             self.turn()?;
         }
+        // Whoever waits for a place must not wait for ever.
+        drop(self.desk.shared.broadcasts[self.desk.worker].close());
         for letter in self.desk.mailbox().close() {
             // Dropped, which closes its socket.
             if matches!(letter, Letter::Handover(_)) {
@@ -141,6 +154,7 @@ impl<D: Driver> Worker<D> {
     pub(crate) fn turn(&mut self) -> std::io::Result<()> {
         let until = self.wait_until();
         self.go_on();
+        self.send_fanouts();
         self.driver.wait(until)?;
         self.desk.stats.turns.add(1);
         self.desk.turn_work = 0;
@@ -185,7 +199,7 @@ impl<D: Driver> Worker<D> {
     }
 
     fn wait_until(&mut self) -> Option<Time> {
-        if !self.desk.unread.is_empty() {
+        if !self.desk.unread.is_empty() || !self.desk.fanouts.is_empty() {
             return Some(Time::default());
         }
         let deadline = self.desk.timers.next_deadline();
@@ -240,7 +254,10 @@ impl<D: Driver> Worker<D> {
             } => {
                 self.detached(socket, transport, unsent);
             }
-            Completion::Woken => self.read_letters(),
+            Completion::Woken => {
+                self.read_letters();
+                self.read_broadcasts();
+            }
             // A server connects to nobody.
             Completion::Connected { socket, .. } => self.driver.close(socket),
         }

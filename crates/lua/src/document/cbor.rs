@@ -2,8 +2,8 @@
 //!
 //! Written: integers in their shortest form, floats always as 64 bits, text, arrays and maps with
 //! their length in front, keys in byte order. Read: these, floats of 16 and 32 bits, and text,
-//! arrays and maps of unknown length; no byte strings, no tags, no keys that are not text, no simple
-//! values but null and the booleans, and nothing behind the value.
+//! arrays and maps of unknown length; no byte strings, no tags, no keys that are not text, no
+//! simple values but null and the booleans, and nothing behind the value.
 
 use std::convert::Infallible;
 

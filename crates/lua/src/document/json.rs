@@ -66,9 +66,7 @@ struct Writing<'a> {
 
 impl Writing<'_> {
     fn deeper<E: serde::ser::Error>(&self) -> Result<usize, E> {
-        self.depth
-            .checked_sub(1)
-            .ok_or_else(|| E::custom(TOO_DEEP))
+        self.depth.checked_sub(1).ok_or_else(|| E::custom(TOO_DEEP))
     }
 }
 
@@ -206,7 +204,16 @@ mod tests {
 
     #[test]
     fn what_is_no_json_is_refused_with_its_place() {
-        for bad in ["", "{", "[1,]", "{\"a\":}", "nul", "1 2", "\"\u{1}\"", "{\"a\":1}\0"] {
+        for bad in [
+            "",
+            "{",
+            "[1,]",
+            "{\"a\":}",
+            "nul",
+            "1 2",
+            "\"\u{1}\"",
+            "{\"a\":1}\0",
+        ] {
             let problem = from_json(bad.as_bytes(), &Ledger::unlimited()).unwrap_err();
             assert!(problem.to_string().contains("line 1"), "{bad}: {problem}");
         }
@@ -226,7 +233,10 @@ mod tests {
         assert_eq!(to_json(&bad).unwrap_err(), Problem::NotUtf8);
         let object = Object::new(&Ledger::unlimited()).unwrap();
         object.set(b"\xff", Node::Null).unwrap();
-        assert_eq!(to_json(&Node::Object(object)).unwrap_err(), Problem::NotUtf8);
+        assert_eq!(
+            to_json(&Node::Object(object)).unwrap_err(),
+            Problem::NotUtf8
+        );
     }
 
     #[test]

@@ -9,20 +9,18 @@ pub(crate) fn module(lua: &Lua) -> mlua::Result<Table> {
     let hex = lua.create_function(|_, value: Value| {
         Ok(of_value(&value).map(|hash| format!("{hash:016x}")))
     })?;
-    let number = lua.create_function(|_, value: Value| {
-        Ok(of_value(&value).map(|hash| hash as f64))
-    })?;
+    let number =
+        lua.create_function(|_, value: Value| Ok(of_value(&value).map(|hash| hash as f64)))?;
     run_prelude(lua, include_str!("../prelude/murmur.lua"), (hex, number))
 }
 
 /// A number is its own hash, without its fraction.
 fn of_value(value: &Value) -> Option<u64> {
-    match value {
-        Value::String(text) => Some(hash(&text.as_bytes())),
-        Value::Integer(number) => Some(*number as u64),
-        Value::Number(number) => Some(*number as i64 as u64),
-        _ => None,
+    if let Value::String(text) = value {
+        return Some(hash(&text.as_bytes()));
     }
+    let whole = value.as_integer().map(|number| number as u64);
+    whole.or_else(|| value.as_number().map(|number| number as i64 as u64))
 }
 
 /// `std::hash<std::string>` of libstdc++ on 64 bits: MurmurHash64A with its own seed.
@@ -68,7 +66,10 @@ mod tests {
             ("12345678", 0x8c5b_90a3_3a04_dca5),
             ("123456789", 0xaaeb_28d3_d5f1_65c0),
             ("grüße", 0x84d7_7eb2_c419_edd4),
-            ("a longer text of more than one word, and 5", 0x2353_9729_abb6_4e44),
+            (
+                "a longer text of more than one word, and 5",
+                0x2353_9729_abb6_4e44,
+            ),
         ] {
             assert_eq!(hash(text.as_bytes()), wanted, "{text}");
         }

@@ -44,7 +44,9 @@ impl Documents {
     pub(crate) fn handle(&self, lua: &Lua, node: Node) -> mlua::Result<AnyUserData> {
         if self.bytes() > self.0.collect_at_bytes.get() {
             lua.gc_collect()?;
-            self.0.collect_at_bytes.set(2 * self.bytes() + COLLECT_BYTES);
+            self.0
+                .collect_at_bytes
+                .set(2 * self.bytes() + COLLECT_BYTES);
         }
         lua.create_any_userdata(Document(node))
     }
@@ -118,13 +120,13 @@ fn writing(lua: &Lua, host: &Table) -> mlua::Result<()> {
     let function = |lua: &Lua, value: Value| written(lua, &value, to_cbor);
     host.raw_set("to_cbor", lua.create_function(function)?)?;
     let function = |lua: &Lua, (value, indent): (Value, Value)| {
-        let indent = match indent {
-            Value::Nil => INDENT,
-            Value::Integer(indent) if (0..=INDENT_MAX).contains(&indent) => indent as usize,
-            _ => {
-                let problem = format!("indent must be an integer from 0 to {INDENT_MAX}");
-                return Ok((None, Some(problem)));
-            }
+        let indent = match indent.is_nil() {
+            true => Some(INDENT),
+            false => indent.as_integer().filter(|n| (0..=INDENT_MAX).contains(n)),
+        };
+        let Some(indent) = indent.and_then(|indent| usize::try_from(indent).ok()) else {
+            let problem = format!("indent must be an integer from 0 to {INDENT_MAX}");
+            return Ok((None, Some(problem)));
         };
         written(lua, &value, |node| match indent {
             0 => to_json(node),
@@ -149,12 +151,14 @@ fn written(
 fn access(lua: &Lua, host: &Table, documents: &Documents) -> mlua::Result<()> {
     let made = documents.clone();
     // The third value tells that there is nothing: null is nil, too.
-    let get = move |lua: &Lua, (document, key): (Value, Value)| {
-        match with(&document, |node| value::get(node, &key)).flatten() {
-            Ok(Some(node)) => Ok((value::to_lua(lua, node, &made)?, None, false)),
-            Ok(None) => Ok((Value::Nil, None, true)),
-            Err(problem) => Ok((Value::Nil, Some(problem), true)),
-        }
+    let get = move |lua: &Lua, (document, key): (Value, Value)| match with(&document, |node| {
+        value::get(node, &key)
+    })
+    .flatten()
+    {
+        Ok(Some(node)) => Ok((value::to_lua(lua, node, &made)?, None, false)),
+        Ok(None) => Ok((Value::Nil, None, true)),
+        Err(problem) => Ok((Value::Nil, Some(problem), true)),
     };
     host.raw_set("get", lua.create_function(get)?)?;
     let made = documents.clone();
@@ -162,20 +166,22 @@ fn access(lua: &Lua, host: &Table, documents: &Documents) -> mlua::Result<()> {
         let new = made.make(lua, |ledger| value::from_lua(lua, &value, ledger))?;
         let result = new.map_err(|problem| problem.to_string()).and_then(|new| {
             let new = Cell::new(Some(new));
-            with(&document, |node| value::set(node, &key, new.take().unwrap_or(Node::Null)))?
+            with(&document, |node| {
+                value::set(node, &key, new.take().unwrap_or(Node::Null))
+            })?
         });
         Ok(result.err())
     };
     host.raw_set("set", lua.create_function(set)?)?;
     let made = documents.clone();
-    let find = move |lua: &Lua, (document, key): (Value, Value)| {
-        match with(&document, |node| value::find(lua, node, &key)) {
-            Ok(found) => match found? {
-                Some(node) => Ok((value::to_lua(lua, node, &made)?, None)),
-                None => Ok((Value::Nil, None)),
-            },
-            Err(problem) => Ok((Value::Nil, Some(problem))),
-        }
+    let find = move |lua: &Lua, (document, key): (Value, Value)| match with(&document, |node| {
+        value::find(lua, node, &key)
+    }) {
+        Ok(found) => match found? {
+            Some(node) => Ok((value::to_lua(lua, node, &made)?, None)),
+            None => Ok((Value::Nil, None)),
+        },
+        Err(problem) => Ok((Value::Nil, Some(problem))),
     };
     host.raw_set("find", lua.create_function(find)?)?;
     let erase = |_: &Lua, (document, key): (Value, Value)| {
@@ -216,5 +222,5 @@ fn unexpected(wanted: &str, found: &Value) -> String {
 const COLLECT_BYTES: usize = 8 * 1024 * 1024;
 
 /// Spaces of `encode_pretty` where none are asked for, and the most of them.
-const INDENT: usize = 2;
+const INDENT: i64 = 2;
 const INDENT_MAX: i64 = 32;

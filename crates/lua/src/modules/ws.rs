@@ -46,7 +46,7 @@ fn send(turn: &mut Turn, handler: f64, opcode: u8, data: &[u8]) -> Result<(), &'
     }
     turn.effects
         .send(handler, opcode, data, turn.limits)
-        .map_err(full)
+        .map_err(Full::sentence)
 }
 
 /// A message of the LAppS protocol, in CBOR.
@@ -67,7 +67,7 @@ fn close(turn: &mut Turn, handler: f64, code: f64, reason: &[u8]) -> Result<(), 
     let reason = simdutf8::basic::from_utf8(reason).map_err(|_| "reason must be UTF-8")?;
     turn.effects
         .close(handler, code, reason, turn.limits)
-        .map_err(full)
+        .map_err(Full::sentence)
 }
 
 fn live_handler(turn: &Turn, handler: f64) -> Result<Handler, &'static str> {
@@ -81,13 +81,6 @@ fn close_code(code: f64) -> Option<u16> {
     let fits = (1000.0..5000.0).contains(&code) && code.fract() == 0.0;
     let code = fits.then_some(code as u16)?;
     matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999).then_some(code)
-}
-
-fn full(full: Full) -> &'static str {
-    match full {
-        Full::Count => "this callback has sent as many messages as one may",
-        Full::Bytes => "this callback has sent as many bytes as one may",
-    }
 }
 
 /// What is left of a control frame's 125 bytes behind the code (RFC 6455, 5.5).

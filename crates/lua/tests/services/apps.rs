@@ -32,7 +32,10 @@ fn exchange(instance: &mut Instance, opcode: Opcode, message: &[u8]) -> Vec<(Opc
             assert_eq!(to, handler(5));
             (opcode, payload.to_vec())
         }
-        Effect::Close { .. } => panic!("closed: {effect:?}"),
+        Effect::Close { .. }
+        | Effect::Subscribe { .. }
+        | Effect::Unsubscribe { .. }
+        | Effect::Broadcast { .. } => panic!("not sent: {effect:?}"),
     };
     effects.iter().map(sent).collect()
 }

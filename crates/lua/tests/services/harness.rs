@@ -65,6 +65,9 @@ impl Service {
         let text = |effect| match effect {
             Effect::Send { payload, .. } => String::from_utf8_lossy(payload).into_owned(),
             Effect::Close { code, reason, .. } => format!("close {code} {reason}"),
+            Effect::Subscribe { .. } | Effect::Unsubscribe { .. } | Effect::Broadcast { .. } => {
+                format!("{effect:?}")
+            }
         };
         self.effects.iter().map(text).collect()
     }

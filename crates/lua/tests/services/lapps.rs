@@ -66,10 +66,7 @@ fn what_is_no_message_is_refused_and_does_not_reach_the_service() {
         b"{\"lapps\":1,\"method\":\"m\"}",
         &mut service.effects,
     );
-    assert_eq!(
-        text.unwrap(),
-        refused(1003, "the LAppS protocol is binary")
-    );
+    assert_eq!(text.unwrap(), refused(1003, "the LAppS protocol is binary"));
     assert_eq!(
         deliver(&mut service, &[0x81]),
         refused(1007, "no CBOR: end of input bytes at byte 1")

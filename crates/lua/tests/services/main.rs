@@ -20,3 +20,5 @@ mod loading;
 mod nljson;
 /// Modules of LAppS that a service asks for.
 mod preload;
+/// Services that run by themselves, broadcasts and queues.
+mod standalone;

@@ -274,7 +274,10 @@ fn documents_are_bounded_with_the_memory_of_the_instance() {
         }
         assert!(kept < 100, "the bound does not hold");
     };
-    assert!(failure.to_string().contains("not enough memory"), "{failure}");
+    assert!(
+        failure.to_string().contains("not enough memory"),
+        "{failure}"
+    );
     assert!(kept > 10, "{kept}");
     assert_eq!(service.ask("forget"), "kept");
     assert_eq!(service.ask(&text), "kept");

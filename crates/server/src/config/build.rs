@@ -27,7 +27,7 @@ pub(super) fn config(text: &Text<'_>, overrides: &Overrides) -> Result<Config, C
         allowed_origins: allowed_origins(text, origins)?,
         shipped: None,
     };
-    let services = reader.read(&file.services)?;
+    let (services, standalone) = reader.read(&file.services)?;
     let shipped = reader.shipped;
     fit_write_queue(text, &file.limits, &services, &mut limits)?;
     fit_memory(text, &file.limits, &services, &mut limits)?;
@@ -39,6 +39,7 @@ pub(super) fn config(text: &Text<'_>, overrides: &Overrides) -> Result<Config, C
         tls: tls(text, file.tls.as_ref(), overrides)?,
         limits,
         services,
+        standalone,
         shipped,
     })
 }

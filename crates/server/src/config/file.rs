@@ -81,6 +81,8 @@ pub(super) struct LimitsTable {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub(super) struct ServiceTable {
+    #[serde(default)]
+    pub(super) standalone: bool,
     pub(super) target: Option<Spanned<String>>,
     pub(super) folder: Option<Spanned<String>>,
     pub(super) instances: Option<Number>,

@@ -43,6 +43,8 @@ pub struct Config {
     pub limits: Limits,
     /// The services in the order of their names; targets are all different.
     pub services: Vec<Service>,
+    /// The services that run by themselves, in the order of their names.
+    pub standalone: Vec<StandaloneService>,
     /// The unpacked shipped apps, if a service is one of them: they are there until
     /// every virtual machine is loaded.
     pub(crate) shipped: Option<ShippedApps>,
@@ -224,6 +226,23 @@ pub struct Service {
     pub allowed_origins: AllowedOrigins,
     /// Fields added to the 101 response.
     pub extra_headers: Vec<(String, String)>,
+    /// What the service reads as `moonwire.config`.
+    pub config: serde_json::Value,
+}
+
+/// One service that serves no connections: `init` and then `run`, on a thread of its own.
+#[derive(Clone, Debug)]
+pub struct StandaloneService {
+    /// The name of its file and of its table.
+    pub name: String,
+    /// The folder of its Lua files.
+    pub folder: PathBuf,
+    /// Virtual machines, each on its own thread; at least 1.
+    pub instances: usize,
+    /// Bytes that each of its virtual machines may hold; None: as many as there are.
+    pub memory_bytes_max: Option<usize>,
+    /// Modules of LAppS that it finds as globals, each once.
+    pub preload: Vec<Module>,
     /// What the service reads as `moonwire.config`.
     pub config: serde_json::Value,
 }

@@ -11,7 +11,7 @@ use super::deflate::deflate;
 use super::file::ServiceTable;
 use super::limits::{Bounded, GIB};
 use super::sentence::Text;
-use super::{ConfigError, HEALTH, Limits, METRICS, Overrides, Service};
+use super::{ConfigError, HEALTH, Limits, METRICS, Overrides, Service, StandaloneService};
 use crate::origin::AllowedOrigins;
 use crate::shipped::ShippedApps;
 
@@ -36,22 +36,51 @@ impl Services<'_> {
     pub(super) fn read(
         &mut self,
         tables: &BTreeMap<String, Spanned<ServiceTable>>,
-    ) -> Result<Vec<Service>, ConfigError> {
-        let mut services = Vec::new();
+    ) -> Result<(Vec<Service>, Vec<StandaloneService>), ConfigError> {
+        let (mut services, mut standalone) = (Vec::new(), Vec::new());
         for (name, table) in tables {
-            services.push(self.service(name, table)?);
+            match table.get_ref().standalone {
+                true => standalone.push(self.standalone(name, table)?),
+                false => services.push(self.service(name, table)?),
+            }
         }
         for (name, folder) in &self.overrides.apps {
             if !tables.contains_key(name) {
                 services.push(self.app(name, folder)?);
             }
         }
-        if services.is_empty() {
+        if services.is_empty() && standalone.is_empty() {
             let sentence = "there is no service; add a table such as [services.echo]";
             return Err(self.text.error(0..0, sentence));
         }
         check_targets(self.text, tables, &services)?;
-        Ok(services)
+        Ok((services, standalone))
+    }
+
+    fn standalone(
+        &mut self,
+        name: &str,
+        table: &Spanned<ServiceTable>,
+    ) -> Result<StandaloneService, ConfigError> {
+        let text = self.text;
+        let span = table.span();
+        let table = table.get_ref();
+        check_name(name).map_err(|sentence| text.error(span.clone(), sentence))?;
+        if let Some(key) = reactive_key(table) {
+            let sentence = format!(
+                "[services.{name}] is standalone and serves no connections, so it has no `{key}`"
+            );
+            return Err(text.error(span, sentence));
+        }
+        let number = Bounded { text };
+        Ok(StandaloneService {
+            name: name.to_owned(),
+            folder: self.folder(name, table, span)?,
+            instances: number.or("instances", &table.instances, 1, 1..=INSTANCES_MAX)?,
+            memory_bytes_max: memory(text, table)?,
+            preload: preload(text, table)?,
+            config: json(&toml::Value::Table(table.config.clone())),
+        })
     }
 
     fn service(
@@ -229,6 +258,21 @@ fn check_targets(
         ));
     }
     Ok(())
+}
+
+/// A key of this table that only a service with connections can have.
+fn reactive_key(table: &ServiceTable) -> Option<&'static str> {
+    let keys = [
+        ("target", table.target.is_some()),
+        ("message_bytes_max", table.message_bytes_max.is_some()),
+        ("protocol", table.protocol.is_some()),
+        ("subprotocol", table.subprotocol.is_some()),
+        ("deflate", table.deflate.is_some()),
+        ("allowed_origins", table.allowed_origins.is_some()),
+        ("extra_headers", !table.extra_headers.is_empty()),
+    ];
+    let found = keys.into_iter().find(|(_, is_there)| *is_there);
+    found.map(|(key, _)| key)
 }
 
 fn memory(text: &Text<'_>, table: &ServiceTable) -> Result<Option<usize>, ConfigError> {

@@ -6,10 +6,12 @@ use moonwire_net::{
     take_compression_work,
 };
 use moonwire_proto::{CloseCode, WORK_PER_CALL};
+use tracing::warn;
 
 use super::answer::Asked;
 use super::connections::Stage;
 use super::scripts::{Place, Reaction, Scripts};
+use super::subscriptions::Subscriber;
 use super::{Desk, WORK_PER_TURN, Worker};
 use crate::config::QueuePolicy;
 use crate::stats::Failure;
@@ -195,6 +197,22 @@ impl Desk {
                     Some(code) => self.close(place, handler, code, reason),
                     None => self.close(place, handler, CloseCode::NORMAL, reason),
                 },
+                Effect::Subscribe { handler, channel } => {
+                    // Its connection may have ended since the service asked.
+                    let is_open = self.connections.of_handler(handler, place).is_some();
+                    let subscriber = Subscriber { place, handler };
+                    if is_open && !self.subscriptions.subscribe(subscriber, channel) {
+                        warn!(
+                            handler = handler.as_u64(),
+                            "it subscribes to too many channels"
+                        );
+                    }
+                }
+                Effect::Unsubscribe { handler, channel } => {
+                    let subscriber = Subscriber { place, handler };
+                    self.subscriptions.unsubscribe(subscriber, channel);
+                }
+                Effect::Broadcast { channel, payload } => self.broadcast(place, channel, payload),
             }
         }
     }
@@ -218,7 +236,7 @@ impl Desk {
 
     /// Queues a message. A full queue is written first: only what the socket does not take is
     /// the doing of a client that reads too slowly, the rest just waited for the end of the turn.
-    fn send(
+    pub(super) fn send(
         &mut self,
         place: Place,
         handler: Handler,

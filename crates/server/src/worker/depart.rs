@@ -7,6 +7,7 @@ use tracing::debug;
 
 use super::connections::{Connection, Stage};
 use super::scripts::Scripts;
+use super::subscriptions::Subscriber;
 use super::{Desk, Phase, Worker};
 use crate::stats::{Failure, HandshakeFailure};
 
@@ -75,6 +76,7 @@ impl Desk {
                 self.mark_dirty(socket);
             }
             Some(Stage::Open { place, handler, .. }) => {
+                self.subscriptions.forget(Subscriber { place, handler });
                 // Still waiting, but no longer for a connection of the service.
                 let connection = self.connections.of_socket(socket);
                 let queued = connection.map_or(0, |connection| connection.held.write_queue);

@@ -1,5 +1,7 @@
 //! The service instances that live on one worker.
 
+use std::sync::Arc;
+
 use moonwire_lua::{
     EffectLimits, Effects, Handler, Instance, LoadOptions, Opcode, Outcome, Refusal, ScriptError,
     ServiceSource, log_line,
@@ -7,6 +9,7 @@ use moonwire_lua::{
 use tracing::error;
 
 use crate::config::{REPLIES_EXPECTED, Service};
+use crate::shared::Shared;
 
 /// The instances of one worker, by service.
 pub(crate) struct Scripts {
@@ -22,7 +25,7 @@ struct Local {
 }
 
 /// One instance of one service, on the worker that asks.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Place {
     /// Index of the service.
     pub(crate) service: u16,
@@ -33,17 +36,22 @@ pub(crate) struct Place {
 impl Scripts {
     /// Loads and starts the instances that belong to `worker` of `workers`.
     pub(crate) fn start(
-        services: &[Service],
+        shared: &Shared,
         worker: usize,
         workers: usize,
     ) -> Result<Self, ScriptError> {
         let mut effects = Effects::new();
-        let mut started = Vec::with_capacity(services.len());
-        for service in services {
+        let mut started = Vec::with_capacity(shared.services.len());
+        for service in &shared.services {
             let source = source(service);
+            let options = LoadOptions {
+                broker: Arc::clone(&shared.broker),
+                stop: shared.stop.clone(),
+                ..options(service)
+            };
             let mut instances = Vec::new();
             for _ in (0..service.instances).filter(|i| i % workers == worker) {
-                let mut instance = Instance::load_with(&source, &options(service))?;
+                let mut instance = Instance::load_with(&source, &options)?;
                 // Nobody is connected yet, so there is nobody to send anything to.
                 instance.start(&mut effects)?;
                 instances.push(instance);
@@ -81,7 +89,7 @@ impl Scripts {
             Ok(Outcome::Stop) => Reaction::Close,
             Ok(Outcome::Refused(refusal)) => Reaction::Refuse(refusal),
             Err(failure) => {
-                log(&failure, Some(handler));
+                log_failure(&failure, Some(handler));
                 Reaction::Failed
             }
         }
@@ -99,7 +107,7 @@ impl Scripts {
         };
         let result = instance.disconnect(handler, effects);
         if let Err(failure) = &result {
-            log(failure, Some(handler));
+            log_failure(failure, Some(handler));
         }
         result.is_ok()
     }
@@ -112,7 +120,7 @@ impl Scripts {
             .flat_map(|local| &mut local.instances)
         {
             if let Err(failure) = instance.shutdown(effects) {
-                log(&failure, None);
+                log_failure(&failure, None);
             }
         }
     }
@@ -147,6 +155,7 @@ pub(crate) fn options(service: &Service) -> LoadOptions {
             bytes_max: effects.bytes_max.max(replies),
             ..effects
         },
+        ..LoadOptions::default()
     }
 }
 
@@ -161,7 +170,8 @@ pub(crate) fn source(service: &Service) -> ServiceSource {
     }
 }
 
-fn log(failure: &ScriptError, handler: Option<Handler>) {
+/// One line in the log, and one for each call that led there.
+pub(crate) fn log_failure(failure: &ScriptError, handler: Option<Handler>) {
     let handler = handler.map(Handler::as_u64);
     let sentence = failure.to_string();
     let sentence = log_line(&sentence);

@@ -169,7 +169,13 @@ impl World {
     fn limited(seed: u64, resets_per_10_000: u32, workers: usize, limits: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let config = config(&folder, workers, limits);
-        let shared = Arc::new(Shared::new(config.services, workers, config.limits, None));
+        let shared = Arc::new(Shared::new(
+            config.services,
+            Vec::new(),
+            workers,
+            config.limits,
+            None,
+        ));
         let conditions = SimConditions {
             resets_per_10_000,
             ..SimConditions::default()
@@ -178,7 +184,7 @@ impl World {
         let worker = |index: usize| {
             let driver = network.driver();
             shared.mailboxes[index].set_waker(driver.waker());
-            let scripts = Scripts::start(&shared.services, index, workers).unwrap();
+            let scripts = Scripts::start(&shared, index, workers).unwrap();
             let mut worker = Worker::new(index, driver, scripts, Arc::clone(&shared));
             worker.listen(network.listener(addr(index))).unwrap();
             worker

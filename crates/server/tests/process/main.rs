@@ -6,6 +6,8 @@
 //! - `limits`: what a peer may take, at the bound and past it
 //! - `handover`: connections on their way to a worker that is busy
 //! - `configuration`: one sentence for each mistake
+//! - `broadcast`: standalone services, broadcasts and queues
+//! - `lapps`: the LAppS protocol
 //! - `tls`: the hand-over of an encrypted connection
 
 #![allow(
@@ -14,6 +16,7 @@
 )]
 
 mod addresses;
+mod broadcast;
 mod client;
 mod configuration;
 mod ending;

@@ -129,7 +129,10 @@ fn container(lua: &Lua, table: &Table, ledger: &Ledger, depth: usize) -> Result<
     if !entries.iter().all(|(key, _)| position(key).is_some()) {
         let object = Object::new(ledger)?;
         for (key, value) in &entries {
-            object.set(&key_text(lua, key)?.as_bytes(), node(lua, value, ledger, depth)?)?;
+            object.set(
+                &key_text(lua, key)?.as_bytes(),
+                node(lua, value, ledger, depth)?,
+            )?;
         }
         return Ok(Node::Object(object));
     }
@@ -146,9 +149,9 @@ fn container(lua: &Lua, table: &Table, ledger: &Ledger, depth: usize) -> Result<
 }
 
 fn key_text(lua: &Lua, key: &Value) -> Result<LuaString, Problem> {
-    let text = match key {
-        Value::Boolean(flag) => lua.create_string(flag.to_string()).map(Some),
-        _ => lua.coerce_string(key.clone()),
+    let text = match key.as_boolean() {
+        Some(flag) => lua.create_string(flag.to_string()).map(Some),
+        None => lua.coerce_string(key.clone()),
     };
     let refused = || Problem::Syntax(format!("a {} cannot be a key", lua_type(key)));
     text.ok().flatten().ok_or_else(refused)
@@ -156,10 +159,7 @@ fn key_text(lua: &Lua, key: &Value) -> Result<LuaString, Problem> {
 
 /// The place in an array that an index of Lua names; None if it is no integer from 1.
 fn position(key: &Value) -> Option<usize> {
-    match key {
-        Value::Integer(index) => usize::try_from(index.checked_sub(1)?).ok(),
-        _ => None,
-    }
+    usize::try_from(key.as_integer()?.checked_sub(1)?).ok()
 }
 
 fn misfit(node: &Node, key: &Value, done: &str) -> String {
@@ -170,6 +170,11 @@ fn misfit(node: &Node, key: &Value, done: &str) -> String {
             lua_type(key)
         ),
         Node::Array(_) => unexpected("a number as index of an array", key),
-        _ => format!("a {} has nothing in it to be {done}", node.type_name()),
+        Node::Null
+        | Node::Boolean(_)
+        | Node::Unsigned(_)
+        | Node::Negative(_)
+        | Node::Float(_)
+        | Node::Text(_) => format!("a {} has nothing in it to be {done}", node.type_name()),
     }
 }

@@ -1,0 +1,156 @@
+//! A virtual machine with a service's file in it: what reactive and standalone services have in
+//! common.
+
+use std::fs;
+
+use mlua::chunk::ChunkMode;
+use mlua::{Lua, LuaString, Table, Value};
+
+use crate::error::{self, LOADING, Place, ScriptError};
+use crate::machine;
+use crate::modules::nljson::Documents;
+use crate::modules::{self, Role};
+use crate::source::{LoadOptions, ServiceSource};
+
+pub(crate) struct Loaded {
+    pub(crate) lua: Lua,
+    pub(crate) documents: Documents,
+    /// The service's file, without a line: where errors are, unless they say more.
+    pub(crate) place: Place,
+    memory_bytes_max: Option<usize>,
+}
+
+impl Loaded {
+    /// Makes a machine for this role and puts nothing of the service in it yet.
+    pub(crate) fn prepare(
+        source: &ServiceSource,
+        options: &LoadOptions,
+        role: Role,
+    ) -> Result<Self, ScriptError> {
+        source.check()?;
+        let place = Place {
+            service: source.name.clone(),
+            file: source.file(),
+            line: None,
+        };
+        let failed = |error: mlua::Error| machine_failed(source, &error);
+        let lua = machine::create().map_err(failed)?;
+        let documents = Documents::new(options.memory_bytes_max);
+        modules::install(&lua, source, options, role, &documents).map_err(failed)?;
+        if modules::is_taken(&lua, &source.name).map_err(failed)? {
+            return Err(source.name_taken());
+        }
+        Ok(Self {
+            lua,
+            documents,
+            place,
+            memory_bytes_max: options.memory_bytes_max,
+        })
+    }
+
+    /// Runs the service's file, whose value must be a table with these functions.
+    pub(crate) fn run_file(&self, callbacks: &[&'static str]) -> Result<(), ScriptError> {
+        let code = fs::read(&self.place.file).map_err(|error| ScriptError::Unreadable {
+            at: Box::new(self.place.clone()),
+            error,
+        })?;
+        if let Some(bytes) = self.memory_bytes_max {
+            let limited = self.lua.set_memory_limit(bytes);
+            limited.map_err(|error| self.failed(&error, LOADING))?;
+        }
+        let name = format!("@{}", self.place.file.display());
+        let chunk = self
+            .lua
+            .load(&code)
+            .set_name(name)
+            .set_mode(ChunkMode::Text);
+        let function = chunk.into_function().map_err(|error| {
+            if let mlua::Error::SyntaxError { message, .. } = &error {
+                error::syntax(message, &self.place.file, &self.place.service)
+            } else {
+                self.failed(&error, LOADING)
+            }
+        })?;
+        let value = function
+            .call::<Value>(())
+            .map_err(|error| self.failed(&error, LOADING))?;
+        let Value::Table(service) = value else {
+            return Err(ScriptError::NotATable {
+                at: Box::new(self.place.clone()),
+                found: error::lua_type(&value),
+            });
+        };
+        self.check_callbacks(&service, callbacks)?;
+        let adopted = self.lua.globals().raw_set(self.name(), &service);
+        adopted
+            .and_then(|()| modules::provide(&self.lua, self.name(), &service))
+            .map_err(|error| self.failed(&error, LOADING))
+    }
+
+    fn check_callbacks(
+        &self,
+        service: &Table,
+        callbacks: &[&'static str],
+    ) -> Result<(), ScriptError> {
+        for &callback in callbacks {
+            // With metamethods: a service may inherit its callbacks.
+            let found = service
+                .get::<Value>(callback)
+                .map_err(|error| self.failed(&error, LOADING))?;
+            if !found.is_function() {
+                let (at, found) = (Box::new(self.place.clone()), error::lua_type(&found));
+                return Err(ScriptError::NoCallback {
+                    at,
+                    callback,
+                    found,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The service's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.place.service
+    }
+
+    /// Bytes that the machine and its documents hold now, garbage included.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.lua.used_memory() + self.documents.bytes()
+    }
+
+    /// A string in the machine. LuaJIT does not collect garbage when memory runs out, so a full
+    /// machine gets one collection and one more try.
+    pub(crate) fn string(&self, bytes: &[u8]) -> mlua::Result<LuaString> {
+        self.lua.create_string(bytes).or_else(|_| {
+            self.lua.gc_collect()?;
+            self.lua.create_string(bytes)
+        })
+    }
+
+    /// The failure of a callback as ours.
+    pub(crate) fn failed(&self, error: &mlua::Error, callback: &'static str) -> ScriptError {
+        let error = error::raised(error, self.place.clone(), callback, self.memory_bytes_max);
+        if matches!(error, ScriptError::OutOfMemory { .. }) {
+            // Until this is done every further allocation fails; if it fails too, so will the next
+            // callback, which reports it.
+            let _ = self.lua.gc_collect();
+        }
+        error
+    }
+
+    /// The machine could not be set up.
+    pub(crate) fn unprepared(&self, error: &mlua::Error) -> ScriptError {
+        ScriptError::Machine {
+            service: self.name().to_owned(),
+            message: error.to_string(),
+        }
+    }
+}
+
+fn machine_failed(source: &ServiceSource, error: &mlua::Error) -> ScriptError {
+    ScriptError::Machine {
+        service: source.name.clone(),
+        message: error.to_string(),
+    }
+}
