@@ -101,7 +101,7 @@ impl Node {
     }
 
     /// Bytes beside the node itself that are not counted by a container of their own.
-    fn text_bytes(&self) -> usize {
+    pub(crate) fn text_bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
             Self::Null

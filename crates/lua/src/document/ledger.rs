@@ -35,6 +35,11 @@ impl Ledger {
         self.0.bytes.get()
     }
 
+    /// Bytes that documents may still take.
+    pub(crate) fn left(&self) -> usize {
+        self.0.bytes_max - self.bytes()
+    }
+
     /// Takes memory, if there is so much left.
     pub(super) fn take(&self, bytes: usize) -> Result<(), Problem> {
         let sum = self.bytes().checked_add(bytes).ok_or(Problem::Full)?;

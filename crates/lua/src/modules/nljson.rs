@@ -51,6 +51,14 @@ impl Documents {
         lua.create_any_userdata(Document(node))
     }
 
+    /// Collects garbage where a container could not take so many bytes of text otherwise.
+    fn make_room(&self, lua: &Lua, text_bytes: usize) -> mlua::Result<()> {
+        if self.0.ledger.left() < text_bytes.saturating_add(ROOM_BYTES) {
+            lua.gc_collect()?;
+        }
+        Ok(())
+    }
+
     /// Does what takes memory; if there is none left, once more without garbage.
     pub(crate) fn make<T>(
         &self,
@@ -164,6 +172,9 @@ fn access(lua: &Lua, host: &Table, documents: &Documents) -> mlua::Result<()> {
     let made = documents.clone();
     let set = move |lua: &Lua, (document, key, value): (Value, Value, Value)| {
         let new = made.make(lua, |ledger| value::from_lua(lua, &value, ledger))?;
+        if let Ok(new) = &new {
+            made.make_room(lua, new.text_bytes())?;
+        }
         let result = new.map_err(|problem| problem.to_string()).and_then(|new| {
             let new = Cell::new(Some(new));
             with(&document, |node| {
@@ -217,6 +228,9 @@ pub(crate) fn with<T>(value: &Value, look: impl FnOnce(&Node) -> T) -> Result<T,
 fn unexpected(wanted: &str, found: &Value) -> String {
     format!("expected {wanted}, not a {}", crate::error::lua_type(found))
 }
+
+/// What a container may take for a new key or index beside its text, if no gap is filled.
+const ROOM_BYTES: usize = 1024;
 
 /// Bytes of documents between two collections of garbage, beside as many as there were.
 const COLLECT_BYTES: usize = 8 * 1024 * 1024;

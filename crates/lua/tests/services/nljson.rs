@@ -247,6 +247,29 @@ fn garbage_of_documents_is_collected() {
     assert!(bytes < 32 << 20, "{bytes} bytes after 72 MB of documents");
 }
 
+/// Nothing is refused because of what nobody can reach any more.
+#[test]
+fn garbage_makes_room_for_what_is_written() {
+    let options = LoadOptions {
+        memory_bytes_max: Some(4 << 20),
+        ..LoadOptions::default()
+    };
+    let code = service(
+        "function s.onMessage(h, o, m)
+            local kept = nljson.decode('[]')
+            local text = ('x'):rep(100000)
+            for i = 1, 200 do
+                local d = nljson.decode('{}')
+                d.text = text
+            end
+            kept[1] = 1
+            return ws:send(h, 1, 'done')
+        end",
+    );
+    let mut service = Service::try_load(&[("s.lua", &code)], &options).unwrap();
+    assert_eq!(service.ask("go"), "done");
+}
+
 #[test]
 fn documents_are_bounded_with_the_memory_of_the_instance() {
     let options = LoadOptions {
