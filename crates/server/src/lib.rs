@@ -5,6 +5,7 @@
 //! instance of that service hands the connection to one that has. From then on nothing that
 //! happens to the connection crosses a thread.
 
+mod acl;
 mod background;
 mod cidr;
 mod config;
@@ -24,6 +25,7 @@ mod stats;
 mod worker;
 
 // The public interface is:
+pub use acl::{Acl, AclPolicy};
 pub use cidr::Cidr;
 pub use config::{
     Config, ConfigError, Limits, LogFormat, Overrides, QueuePolicy, Service, StandaloneService,

@@ -49,6 +49,7 @@ impl Server {
         let Config {
             listen,
             workers,
+            acl,
             tls,
             limits,
             services,
@@ -59,7 +60,7 @@ impl Server {
         let tls = load_tls(tls.as_ref())?;
         process::prepare();
         let (addresses, listeners) = bind(&listen, workers, &limits)?;
-        let shared = Arc::new(Shared::new(services, standalone, workers, limits, tls));
+        let shared = Arc::new(Shared::new(services, standalone, workers, acl, limits, tls));
         // What they make is there before the first client.
         let background = Background::start(&shared)?;
         let order = StopServices(Some(Arc::clone(&shared)));

@@ -9,6 +9,7 @@ use std::time::Duration;
 use moonwire_lua::{Broker, StopFlag};
 use moonwire_net::{ServerTls, SessionLimits, Waker};
 
+use crate::acl::Acl;
 use crate::config::{FRAME_HEADER_BYTES_MAX, Limits, Service, StandaloneService};
 use crate::event::Letter;
 use crate::mailbox::Mailbox;
@@ -26,6 +27,8 @@ pub(crate) struct Shared {
     pub(crate) owners: Vec<Vec<usize>>,
     /// Path to service.
     pub(crate) router: Router,
+    /// Who may connect.
+    pub(crate) acl: Acl,
     /// The bounds that the configuration gives.
     pub(crate) limits: Limits,
     /// The bounds of a connection until its service is known.
@@ -60,6 +63,7 @@ impl Shared {
         services: Vec<Service>,
         standalone: Vec<StandaloneService>,
         workers: usize,
+        acl: Acl,
         limits: Limits,
         tls: Option<ServerTls>,
     ) -> Self {
@@ -96,6 +100,7 @@ impl Shared {
             ended: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             stats: Stats::new(names, workers),
             services,
+            acl,
             limits,
         }
     }

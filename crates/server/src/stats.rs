@@ -141,6 +141,8 @@ impl Counter {
 /// Why a handshake did not end in a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum HandshakeFailure {
+    /// An access control list keeps its address out (403).
+    Acl,
     /// Not a request that HTTP/1.1 or RFC 6455 allows.
     BadRequest,
     /// The worker or the mailbox was full (503).
@@ -169,7 +171,8 @@ pub(crate) enum HandshakeFailure {
 
 impl HandshakeFailure {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
+        Self::Acl,
         Self::BadRequest,
         Self::Busy,
         Self::CrossSite,
@@ -187,6 +190,7 @@ impl HandshakeFailure {
     /// As labels and tables show it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
+            Self::Acl => "acl",
             Self::BadRequest => "bad_request",
             Self::Busy => "busy",
             Self::CrossSite => "cross_site",

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use toml::Spanned;
 use tracing_subscriber::EnvFilter;
 
+use super::acl::acl;
 use super::file::{File, OneOrMany, ServerTable, TlsTable};
 use super::limits::{Bounded, fit_memory, fit_write_queue, limits};
 use super::sentence::Text;
@@ -34,6 +35,7 @@ pub(super) fn config(text: &Text<'_>, overrides: &Overrides) -> Result<Config, C
     Ok(Config {
         listen: listen(text, &file.server, overrides)?,
         workers,
+        acl: acl(text, &file.server.acl)?,
         log: log(text, &file.server)?,
         log_format: log_format(text, &file.server)?,
         tls: tls(text, file.tls.as_ref(), overrides)?,

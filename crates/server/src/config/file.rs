@@ -34,6 +34,17 @@ pub(super) struct ServerTable {
     pub(super) log: Option<Spanned<String>>,
     pub(super) log_format: Option<Spanned<String>>,
     pub(super) allowed_origins: Option<Vec<Spanned<String>>>,
+    #[serde(default)]
+    pub(super) acl: AclTable,
+}
+
+/// `[server.acl]` and `[services.NAME.acl]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct AclTable {
+    pub(super) policy: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) exclude: Vec<Spanned<String>>,
 }
 
 /// `[tls]`: either both files or `dev = true`.
@@ -94,6 +105,7 @@ pub(super) struct ServiceTable {
     pub(super) subprotocol: Option<Spanned<String>>,
     pub(super) deflate: Option<DeflateTable>,
     pub(super) allowed_origins: Option<Vec<Spanned<String>>>,
+    pub(super) acl: Option<AclTable>,
     #[serde(default)]
     pub(super) extra_headers: BTreeMap<String, Spanned<String>>,
     #[serde(default)]

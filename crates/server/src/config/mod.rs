@@ -3,6 +3,7 @@
 //! A [`Config`] is made from `moonwire.toml` and from what the command line says
 //! ([`Overrides`]). Whatever is wrong becomes one sentence with its place in the file.
 
+mod acl;
 mod build;
 mod deflate;
 mod file;
@@ -21,6 +22,7 @@ pub use build::check_log_filter;
 pub(crate) use limits::{FRAME_HEADER_BYTES_MAX, REPLIES_EXPECTED};
 pub use sentence::ConfigError;
 
+use crate::acl::Acl;
 use crate::cidr::Cidr;
 use crate::origin::AllowedOrigins;
 use crate::shipped::ShippedApps;
@@ -37,6 +39,8 @@ pub struct Config {
     pub log: String,
     /// How log lines look.
     pub log_format: LogFormat,
+    /// Who may connect.
+    pub acl: Acl,
     /// Whether and how to speak TLS.
     pub tls: Option<Tls>,
     /// The bound of everything that a peer can make us keep or do.
@@ -224,6 +228,8 @@ pub struct Service {
     pub deflate: Option<DeflatePolicy>,
     /// Whose pages may connect with cookies, besides the server's own.
     pub allowed_origins: AllowedOrigins,
+    /// Who may connect, of those that the server lets in.
+    pub acl: Acl,
     /// Fields added to the 101 response.
     pub extra_headers: Vec<(String, String)>,
     /// What the service reads as `moonwire.config`.

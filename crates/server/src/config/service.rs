@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use moonwire_lua::{Module, Protocol};
 use toml::Spanned;
 
+use super::acl::acl;
 use super::deflate::deflate;
 use super::file::ServiceTable;
 use super::limits::{Bounded, GIB};
 use super::sentence::Text;
 use super::{ConfigError, HEALTH, Limits, METRICS, Overrides, Service, StandaloneService};
+use crate::acl::Acl;
 use crate::origin::AllowedOrigins;
 use crate::shipped::ShippedApps;
 
@@ -75,7 +77,7 @@ impl Services<'_> {
         let number = Bounded { text };
         Ok(StandaloneService {
             name: name.to_owned(),
-            folder: self.folder(name, table, span)?,
+            folder: self.chosen_folder(name, table, span)?,
             instances: number.or("instances", &table.instances, 1, 1..=INSTANCES_MAX)?,
             memory_bytes_max: memory(text, table)?,
             preload: preload(text, table)?,
@@ -98,16 +100,7 @@ impl Services<'_> {
             return Err(text.error(span, sentence));
         };
         check_target(target.get_ref()).map_err(|sentence| text.error(target.span(), sentence))?;
-        let folder = match self
-            .overrides
-            .apps
-            .iter()
-            .rev()
-            .find(|(app, _)| app == name)
-        {
-            Some((_, folder)) => app_folder(name, folder)?,
-            None => self.folder(name, table, span)?,
-        };
+        let folder = self.chosen_folder(name, table, span)?;
         let (workers, bytes) = (self.workers, self.limits.message_bytes_max);
         Ok(Service {
             name: name.to_owned(),
@@ -129,6 +122,10 @@ impl Services<'_> {
                 Some(origins) => allowed_origins(text, origins)?,
                 None => self.allowed_origins.clone(),
             },
+            acl: table
+                .acl
+                .as_ref()
+                .map_or_else(|| Ok(Acl::default()), |table| acl(text, table))?,
             extra_headers: extra_headers(text, table)?,
             config: json(&toml::Value::Table(table.config.clone())),
         })
@@ -152,9 +149,24 @@ impl Services<'_> {
             subprotocol: None,
             deflate: None,
             allowed_origins: self.allowed_origins.clone(),
+            acl: Acl::default(),
             extra_headers: Vec::new(),
             config: serde_json::Value::Object(serde_json::Map::new()),
         })
+    }
+
+    /// The folder of a service: what the command line says, or the file.
+    fn chosen_folder(
+        &mut self,
+        name: &str,
+        table: &ServiceTable,
+        span: Range<usize>,
+    ) -> Result<PathBuf, ConfigError> {
+        let mut apps = self.overrides.apps.iter().rev();
+        match apps.find(|(app, _)| app == name) {
+            Some((_, folder)) => app_folder(name, folder),
+            None => self.folder(name, table, span),
+        }
     }
 
     /// The folder of a service: as written, or of a shipped one, or apps/NAME beside the file.
@@ -269,6 +281,7 @@ fn reactive_key(table: &ServiceTable) -> Option<&'static str> {
         ("subprotocol", table.subprotocol.is_some()),
         ("deflate", table.deflate.is_some()),
         ("allowed_origins", table.allowed_origins.is_some()),
+        ("acl", table.acl.is_some()),
         ("extra_headers", !table.extra_headers.is_empty()),
     ];
     let found = keys.into_iter().find(|(_, is_there)| *is_there);

@@ -1,5 +1,7 @@
 //! Answers to requests: a service, another worker that has it, or a plain response.
 
+use std::net::IpAddr;
+
 use moonwire_net::{Driver, Session, SocketId, Transport};
 use moonwire_proto::{Acceptance, Request, refusal};
 use tracing::warn;
@@ -21,11 +23,18 @@ pub(super) struct Asked {
     is_upgrade: bool,
     /// Whether it comes with cookies from a page that may not use them.
     is_cross_site: bool,
+    /// Whether its address may not connect.
+    is_barred: bool,
 }
 
 impl Asked {
-    pub(super) fn new(request: &Request, shared: &Shared) -> Self {
+    pub(super) fn new(request: &Request, peer: IpAddr, shared: &Shared) -> Self {
         let route = shared.router.route(request.path());
+        let is_barred = !shared.acl.admits(peer)
+            || match route {
+                Route::Service(service) => !shared.services[usize::from(service)].acl.admits(peer),
+                Route::Health | Route::Metrics | Route::NotFound => false,
+            };
         let is_cross_site = match route {
             Route::Service(service) => {
                 let allowed = &shared.services[usize::from(service)].allowed_origins;
@@ -37,6 +46,7 @@ impl Asked {
             route,
             is_upgrade: request.is_upgrade(),
             is_cross_site,
+            is_barred,
         }
     }
 }
@@ -51,6 +61,10 @@ impl Desk {
         driver: &mut impl Driver,
     ) {
         match asked.route {
+            _ if asked.is_barred => {
+                let reason = HandshakeFailure::Acl;
+                self.reply(socket, 403, &[TEXT], BARRED, Some(reason));
+            }
             Route::Health => self.reply(socket, 200, &[TEXT], b"ok\n", None),
             Route::Metrics => {
                 let mailboxes: Vec<_> = self.shared.mailboxes.iter().map(Mailbox::load).collect();
@@ -238,6 +252,8 @@ impl<D: Driver> Worker<D> {
         self.unread(socket);
     }
 }
+
+const BARRED: &[u8] = b"this address may not connect here\n";
 
 const CROSS_SITE: &[u8] = b"a page of this origin may not connect with cookies: \
     it is not this host, and the server's allowed_origins does not name it\n";

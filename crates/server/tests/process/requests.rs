@@ -151,3 +151,52 @@ fn head_is_get_without_the_body() {
         assert_eq!(response.body, "", "{target}");
     }
 }
+
+/// The global list before the one of the service; both are answered before the upgrade.
+#[test]
+fn an_address_that_may_not_connect_is_answered_403() {
+    for (tables, target, is_admitted) in [
+        ("", "/echo", true),
+        ("[server.acl]\npolicy = 'deny'\n", "/echo", false),
+        (
+            "[server.acl]\npolicy = 'deny'\nexclude = ['127.0.0.1']\n",
+            "/echo",
+            true,
+        ),
+        (
+            "[server.acl]\nexclude = ['127.0.0.0/8', '::1']\n",
+            "/echo",
+            false,
+        ),
+        ("", "/private", false),
+        ("", "/ours", true),
+    ] {
+        let server = Folder::new(&format!(
+            "{tables}[services.echo]\ntarget = '/echo'\n\
+             [services.private]\ntarget = '/private'\nfolder = 'apps/private'\n\
+             acl = {{ policy = 'deny' }}\n\
+             [services.ours]\ntarget = '/ours'\nfolder = 'apps/ours'\n\
+             acl = {{ policy = 'deny', exclude = ['127.0.0.0/8'] }}\n"
+        ))
+        .app("private", SILENT)
+        .app("ours", SILENT)
+        .start();
+        let mut client = Client::open(server.address);
+        client.write(
+            format!(
+                "GET {target} HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\
+                 Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+                 Sec-WebSocket-Version: 13\r\n\r\n"
+            )
+            .as_bytes(),
+        );
+        let status = if is_admitted { " 101 " } else { " 403 " };
+        let line = client.status_line();
+        assert!(line.contains(status), "{tables}{target}: {line}");
+    }
+}
+
+const SILENT: &str = "return {
+    onStart = function() end, onShutdown = function() end,
+    onMessage = function() return true end, onDisconnect = function() end,
+}";
