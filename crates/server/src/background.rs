@@ -14,45 +14,48 @@ use crate::shared::Shared;
 use crate::worker::{Broadcast, log_failure};
 
 /// The threads of all standalone instances.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Background {
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Background {
-    /// Starts all of them. When this returns every `init` has returned, and `run` runs; or one
-    /// could not be loaded, and all are told to stop.
-    pub(crate) fn start(shared: &Arc<Shared>) -> Result<Self, ServerError> {
-        let (ready, readiness) = channel();
-        let mut threads = Vec::new();
+    /// Starts those that are late, or the others, one service after the other. When this returns
+    /// every `init` has returned, and `run` runs.
+    pub(crate) fn start(&mut self, shared: &Arc<Shared>, late: bool) -> Result<(), ServerError> {
         for (service, definition) in shared.standalone.iter().enumerate() {
-            for _ in 0..definition.instances {
-                let member = Member {
-                    shared: Arc::clone(shared),
-                    service,
-                    number: threads.len() as u64 + 1,
-                    ready: ready.clone(),
-                };
-                let thread = Builder::new()
-                    .name(definition.name.chars().take(THREAD_NAME_MAX).collect())
-                    .spawn(move || member.live());
-                match thread {
-                    Ok(thread) => threads.push(thread),
-                    Err(error) => {
-                        shared.stop_services();
-                        return Err(ServerError::Worker(error));
-                    }
-                }
+            if definition.is_late == late {
+                self.start_service(shared, service)?;
             }
+        }
+        Ok(())
+    }
+
+    fn start_service(&mut self, shared: &Arc<Shared>, service: usize) -> Result<(), ServerError> {
+        let definition = &shared.standalone[service];
+        let (ready, readiness) = channel();
+        for _ in 0..definition.instances {
+            let member = Member {
+                shared: Arc::clone(shared),
+                service,
+                number: self.threads.len() as u64 + 1,
+                ready: ready.clone(),
+            };
+            let thread = Builder::new()
+                .name(definition.name.chars().take(THREAD_NAME_MAX).collect())
+                .spawn(move || member.live());
+            self.threads.push(thread.map_err(ServerError::Worker)?);
         }
         drop(ready);
+        let mut is_broken = false;
         for result in readiness {
-            if let Err(error) = result {
-                shared.stop_services();
-                return Err(error.into());
+            if let Err(failure) = result
+                && !std::mem::replace(&mut is_broken, true)
+            {
+                shared.broke(failure)?;
             }
         }
-        Ok(Self { threads })
+        Ok(())
     }
 
     /// Waits until all have ended.

@@ -50,6 +50,7 @@ impl Server {
             listen,
             workers,
             acl,
+            on_broken_service,
             tls,
             limits,
             services,
@@ -60,10 +61,21 @@ impl Server {
         let tls = load_tls(tls.as_ref())?;
         process::prepare();
         let (addresses, listeners) = bind(&listen, workers, &limits)?;
-        let shared = Arc::new(Shared::new(services, standalone, workers, acl, limits, tls));
+        let shared = Arc::new(Shared::new(
+            services,
+            standalone,
+            workers,
+            on_broken_service,
+            acl,
+            limits,
+            tls,
+        ));
+        let order = StopUnlessStarted(Some(Stopper {
+            shared: Arc::clone(&shared),
+        }));
+        let mut background = Background::default();
         // What they make is there before the first client.
-        let background = Background::start(&shared)?;
-        let order = StopServices(Some(Arc::clone(&shared)));
+        background.start(&shared, false)?;
         let (ready, readiness) = channel();
         let mut threads = Vec::with_capacity(workers);
         let mut starts = Vec::with_capacity(workers);
@@ -87,13 +99,14 @@ impl Server {
         for result in readiness.iter().take(workers) {
             result?;
         }
-        // Every virtual machine has read its code.
-        drop(shipped);
         for start in starts {
             // It fails only if the thread has panicked, which `wait` reports.
             let _ = start.send(());
         }
+        background.start(&shared, true)?;
         order.disarm();
+        // Every virtual machine has read its code.
+        drop(shipped);
         Ok(Self {
             addresses,
             shared,
@@ -117,12 +130,12 @@ impl Server {
         self.threads.len()
     }
 
-    /// The services: name, target, instances.
+    /// The services that have started: name, target, instances.
     pub fn services(&self) -> impl Iterator<Item = (&str, &str, usize)> {
-        self.shared
-            .services
-            .iter()
-            .map(|s| (s.name.as_str(), s.target.as_str(), s.instances))
+        let services = self.shared.services.iter().enumerate();
+        services
+            .filter(|(index, _)| !self.shared.is_broken(*index))
+            .map(|(_, s)| (s.name.as_str(), s.target.as_str(), s.instances))
     }
 
     /// The services that run by themselves: name, instances.
@@ -196,19 +209,19 @@ impl Stopper {
     }
 }
 
-/// A start that fails half-way leaves no service running.
-struct StopServices(Option<Arc<Shared>>);
+/// A start that fails half-way leaves nobody running.
+struct StopUnlessStarted(Option<Stopper>);
 
-impl StopServices {
+impl StopUnlessStarted {
     fn disarm(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for StopServices {
+impl Drop for StopUnlessStarted {
     fn drop(&mut self) {
-        if let Some(shared) = &self.0 {
-            shared.stop_services();
+        if let Some(stopper) = &self.0 {
+            stopper.stop();
         }
     }
 }

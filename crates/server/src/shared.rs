@@ -3,20 +3,20 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use moonwire_lua::{Broker, StopFlag};
+use moonwire_lua::{Broker, ScriptError, StopFlag};
 use moonwire_net::{ServerTls, SessionLimits, Waker};
 
 use crate::acl::Acl;
-use crate::config::{FRAME_HEADER_BYTES_MAX, Limits, Service, StandaloneService};
+use crate::config::{FRAME_HEADER_BYTES_MAX, Limits, OnBrokenService, Service, StandaloneService};
 use crate::event::Letter;
 use crate::mailbox::Mailbox;
 use crate::router::Router;
 use crate::sources::Sources;
 use crate::stats::Stats;
-use crate::worker::Broadcast;
+use crate::worker::{Broadcast, log_failure};
 
 /// The whole server, as its workers see it.
 #[derive(Debug)]
@@ -27,6 +27,10 @@ pub(crate) struct Shared {
     pub(crate) owners: Vec<Vec<usize>>,
     /// Path to service.
     pub(crate) router: Router,
+    /// By service: whether it could not be started. Set before anybody can connect.
+    pub(crate) broken: Vec<AtomicBool>,
+    /// What that means for the others.
+    pub(crate) on_broken_service: OnBrokenService,
     /// Who may connect.
     pub(crate) acl: Acl,
     /// The bounds that the configuration gives.
@@ -63,6 +67,7 @@ impl Shared {
         services: Vec<Service>,
         standalone: Vec<StandaloneService>,
         workers: usize,
+        on_broken_service: OnBrokenService,
         acl: Acl,
         limits: Limits,
         tls: Option<ServerTls>,
@@ -99,6 +104,8 @@ impl Shared {
             standalone,
             ended: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             stats: Stats::new(names, workers),
+            broken: services.iter().map(|_| AtomicBool::new(false)).collect(),
+            on_broken_service,
             services,
             acl,
             limits,
@@ -107,6 +114,20 @@ impl Shared {
 }
 
 impl Shared {
+    /// Whether the service could not be started.
+    pub(crate) fn is_broken(&self, service: usize) -> bool {
+        self.broken[service].load(Ordering::Acquire)
+    }
+
+    /// A service cannot be started: the reason is logged if the others go on, or given back.
+    pub(crate) fn broke(&self, failure: ScriptError) -> Result<(), ScriptError> {
+        if self.on_broken_service == OnBrokenService::Stop {
+            return Err(failure);
+        }
+        log_failure(&failure, None);
+        Ok(())
+    }
+
     /// Orders every service to stop, also one that waits in a call.
     pub(crate) fn stop_services(&self) {
         self.stop.set();

@@ -141,6 +141,8 @@ impl Counter {
 /// Why a handshake did not end in a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum HandshakeFailure {
+    /// Its service could not be started (503).
+    Broken,
     /// An access control list keeps its address out (403).
     Acl,
     /// Not a request that HTTP/1.1 or RFC 6455 allows.
@@ -171,7 +173,8 @@ pub(crate) enum HandshakeFailure {
 
 impl HandshakeFailure {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
+        Self::Broken,
         Self::Acl,
         Self::BadRequest,
         Self::Busy,
@@ -190,6 +193,7 @@ impl HandshakeFailure {
     /// As labels and tables show it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
+            Self::Broken => "broken",
             Self::Acl => "acl",
             Self::BadRequest => "bad_request",
             Self::Busy => "busy",

@@ -11,7 +11,7 @@ use super::file::{File, OneOrMany, ServerTable, TlsTable};
 use super::limits::{Bounded, fit_memory, fit_write_queue, limits};
 use super::sentence::Text;
 use super::service::{Services, allowed_origins};
-use super::{Config, ConfigError, LogFormat, Overrides, Tls};
+use super::{Config, ConfigError, LogFormat, OnBrokenService, Overrides, Tls};
 use crate::handler;
 
 /// Reads and checks the whole of it.
@@ -36,6 +36,7 @@ pub(super) fn config(text: &Text<'_>, overrides: &Overrides) -> Result<Config, C
         listen: listen(text, &file.server, overrides)?,
         workers,
         acl: acl(text, &file.server.acl)?,
+        on_broken_service: on_broken_service(text, &file.server)?,
         log: log(text, &file.server)?,
         log_format: log_format(text, &file.server)?,
         tls: tls(text, file.tls.as_ref(), overrides)?,
@@ -63,6 +64,20 @@ fn workers(
     let max = bounds.end();
     let sentence = format!("workers = {workers} must be from 1 to {max}");
     Err(ConfigError::new(sentence))
+}
+
+fn on_broken_service(text: &Text<'_>, table: &ServerTable) -> Result<OnBrokenService, ConfigError> {
+    let Some(name) = &table.on_broken_service else {
+        return Ok(OnBrokenService::Stop);
+    };
+    match name.get_ref().as_str() {
+        "stop" => Ok(OnBrokenService::Stop),
+        "skip" => Ok(OnBrokenService::Skip),
+        other => {
+            let sentence = format!("on_broken_service = \"{other}\" must be \"stop\" or \"skip\"");
+            Err(text.error(name.span(), sentence))
+        }
+    }
 }
 
 fn log(text: &Text<'_>, table: &ServerTable) -> Result<String, ConfigError> {

@@ -31,6 +31,7 @@ pub(super) struct File {
 pub(super) struct ServerTable {
     pub(super) listen: Option<Spanned<OneOrMany>>,
     pub(super) workers: Option<Number>,
+    pub(super) on_broken_service: Option<Spanned<String>>,
     pub(super) log: Option<Spanned<String>>,
     pub(super) log_format: Option<Spanned<String>>,
     pub(super) allowed_origins: Option<Vec<Spanned<String>>>,
@@ -94,6 +95,10 @@ pub(super) struct LimitsTable {
 pub(super) struct ServiceTable {
     #[serde(default)]
     pub(super) standalone: bool,
+    #[serde(default = "yes")]
+    pub(super) auto_start: bool,
+    #[serde(default)]
+    pub(super) depends: Vec<Spanned<String>>,
     pub(super) target: Option<Spanned<String>>,
     pub(super) folder: Option<Spanned<String>>,
     pub(super) instances: Option<Number>,
@@ -110,6 +115,10 @@ pub(super) struct ServiceTable {
     pub(super) extra_headers: BTreeMap<String, Spanned<String>>,
     #[serde(default)]
     pub(super) config: toml::Table,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// `[services.NAME.deflate]`, which alone turns compression on.

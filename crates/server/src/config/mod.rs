@@ -6,6 +6,7 @@
 mod acl;
 mod build;
 mod deflate;
+mod depends;
 mod file;
 mod limits;
 mod sentence;
@@ -45,13 +46,24 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// The bound of everything that a peer can make us keep or do.
     pub limits: Limits,
-    /// The services in the order of their names; targets are all different.
+    /// What a service that cannot be started means for the others.
+    pub on_broken_service: OnBrokenService,
+    /// The services in the order in which they start; targets are all different.
     pub services: Vec<Service>,
-    /// The services that run by themselves, in the order of their names.
+    /// The services that run by themselves, in the order in which they start.
     pub standalone: Vec<StandaloneService>,
     /// The unpacked shipped apps, if a service is one of them: they are there until
     /// every virtual machine is loaded.
     pub(crate) shipped: Option<ShippedApps>,
+}
+
+/// What the server does when a service cannot be loaded or its `onStart` fails.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum OnBrokenService {
+    /// It does not start, and says why.
+    Stop,
+    /// It logs why and serves the others; requests for this one are answered 503.
+    Skip,
 }
 
 /// How log lines look.
@@ -251,6 +263,8 @@ pub struct StandaloneService {
     pub preload: Vec<Module>,
     /// What the service reads as `moonwire.config`.
     pub config: serde_json::Value,
+    /// Whether it depends on a service with connections, and so starts behind those.
+    pub is_late: bool,
 }
 
 /// What the command line says; it wins over the file.

@@ -9,6 +9,7 @@ use toml::Spanned;
 
 use super::acl::acl;
 use super::deflate::deflate;
+use super::depends::start_order;
 use super::file::ServiceTable;
 use super::limits::{Bounded, GIB};
 use super::sentence::Text;
@@ -46,13 +47,23 @@ impl Services<'_> {
                 false => services.push(self.service(name, table)?),
             }
         }
+        let order = start_order(self.text, tables)?;
+        let rank = |name: &str| order.iter().position(|other| other == name);
+        services.retain(|service| rank(&service.name).is_some());
+        services.sort_by_key(|service| rank(&service.name));
+        standalone.retain(|service| rank(&service.name).is_some());
+        standalone.sort_by_key(|service| rank(&service.name));
+        mark_late(tables, &mut standalone);
         for (name, folder) in &self.overrides.apps {
             if !tables.contains_key(name) {
                 services.push(self.app(name, folder)?);
             }
         }
         if services.is_empty() && standalone.is_empty() {
-            let sentence = "there is no service; add a table such as [services.echo]";
+            let sentence = match tables.is_empty() {
+                true => "there is no service; add a table such as [services.echo]",
+                false => "no service starts, because each has auto_start = false",
+            };
             return Err(self.text.error(0..0, sentence));
         }
         check_targets(self.text, tables, &services)?;
@@ -82,6 +93,7 @@ impl Services<'_> {
             memory_bytes_max: memory(text, table)?,
             preload: preload(text, table)?,
             config: json(&toml::Value::Table(table.config.clone())),
+            is_late: false,
         })
     }
 
@@ -197,6 +209,29 @@ impl Services<'_> {
             })?,
         };
         Ok(self.shipped.insert(apps).folder(name))
+    }
+}
+
+/// Finds the standalone services that depend, by whatever way, on one with connections. They are in
+/// the order in which they start.
+fn mark_late(
+    tables: &BTreeMap<String, Spanned<ServiceTable>>,
+    standalone: &mut [StandaloneService],
+) {
+    let mut late: Vec<String> = Vec::new();
+    for service in standalone {
+        let table = tables.get(&service.name).map(Spanned::get_ref);
+        let mut depends = table.into_iter().flat_map(|table| &table.depends);
+        service.is_late = depends.any(|needed| {
+            let needed = needed.get_ref();
+            let is_reactive = tables
+                .get(needed)
+                .is_some_and(|table| !table.get_ref().standalone);
+            is_reactive || late.contains(needed)
+        });
+        if service.is_late {
+            late.push(service.name.clone());
+        }
     }
 }
 

@@ -77,6 +77,16 @@ impl Desk {
                 let reason = HandshakeFailure::NotFound;
                 self.reply(socket, 404, &[TEXT], b"no service here\n", Some(reason));
             }
+            Route::Service(service) if self.shared.is_broken(service.into()) => {
+                let reason = HandshakeFailure::Broken;
+                self.reply(
+                    socket,
+                    503,
+                    &[TEXT],
+                    b"this service has not started\n",
+                    Some(reason),
+                );
+            }
             Route::Service(_) if !asked.is_upgrade => {
                 let body = b"this is a WebSocket service\n";
                 let reason = HandshakeFailure::UpgradeRequired;

@@ -1,6 +1,7 @@
 //! The service instances that live on one worker.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use moonwire_lua::{
     EffectLimits, Effects, Handler, Instance, LoadOptions, Opcode, Outcome, Refusal, ScriptError,
@@ -40,22 +41,21 @@ impl Scripts {
         worker: usize,
         workers: usize,
     ) -> Result<Self, ScriptError> {
-        let mut effects = Effects::new();
         let mut started = Vec::with_capacity(shared.services.len());
-        for service in &shared.services {
-            let source = source(service);
-            let options = LoadOptions {
-                broker: Arc::clone(&shared.broker),
-                stop: shared.stop.clone(),
-                ..options(service)
+        for (index, service) in shared.services.iter().enumerate() {
+            let count = (0..service.instances)
+                .filter(|i| i % workers == worker)
+                .count();
+            let instances = match instances(shared, service, count) {
+                Ok(instances) => instances,
+                Err(failure) => {
+                    // Of several workers one says so.
+                    if !shared.broken[index].swap(true, Ordering::AcqRel) {
+                        shared.broke(failure)?;
+                    }
+                    Vec::new()
+                }
             };
-            let mut instances = Vec::new();
-            for _ in (0..service.instances).filter(|i| i % workers == worker) {
-                let mut instance = Instance::load_with(&source, &options)?;
-                // Nobody is connected yet, so there is nobody to send anything to.
-                instance.start(&mut effects)?;
-                instances.push(instance);
-            }
             started.push(Local { instances, next: 0 });
         }
         Ok(Self { services: started })
@@ -129,6 +129,29 @@ impl Scripts {
         let local = self.services.get_mut(usize::from(place.service))?;
         local.instances.get_mut(usize::from(place.instance))
     }
+}
+
+/// Loads and starts so many instances.
+fn instances(
+    shared: &Shared,
+    service: &Service,
+    count: usize,
+) -> Result<Vec<Instance>, ScriptError> {
+    let source = source(service);
+    let options = LoadOptions {
+        broker: Arc::clone(&shared.broker),
+        stop: shared.stop.clone(),
+        ..options(service)
+    };
+    let mut effects = Effects::new();
+    let mut instances = Vec::with_capacity(count);
+    for _ in 0..count {
+        let mut instance = Instance::load_with(&source, &options)?;
+        // Nobody is connected yet, so there is nobody to send anything to.
+        instance.start(&mut effects)?;
+        instances.push(instance);
+    }
+    Ok(instances)
 }
 
 /// What the service thinks of its connection after a message.

@@ -173,6 +173,7 @@ impl World {
             config.services,
             Vec::new(),
             workers,
+            config.on_broken_service,
             config.acl,
             config.limits,
             None,

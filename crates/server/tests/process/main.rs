@@ -8,6 +8,7 @@
 //! - `configuration`: one sentence for each mistake
 //! - `broadcast`: standalone services, broadcasts and queues
 //! - `lapps`: the LAppS protocol
+//! - `starting`: the order of services, and services that cannot start
 //! - `tls`: the hand-over of an encrypted connection
 
 #![allow(
@@ -27,4 +28,5 @@ mod limits;
 mod messages;
 mod pipeline;
 mod requests;
+mod starting;
 mod tls;
