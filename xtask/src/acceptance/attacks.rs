@@ -36,8 +36,8 @@ use crate::server::Server;
 /// Pairs for each attack, of a time with it and one without.
 const PAIRS: usize = 7;
 /// Seconds of each of the two. Of each second there is a p99 of 2000 messages; the first and the
-/// last are left out, as the generator's begin up to a second after ours, and the median of the
-/// others stands for all.
+/// last are left out, as the generator's begin up to a second after ours, and the median of those
+/// of the others that the host left alone stands for all.
 const WINDOW_S: usize = 5;
 /// Seconds of a run before the first pair.
 const LEAD_S: usize = 2;
@@ -45,8 +45,9 @@ const LEAD_S: usize = 2;
 const STRIKES_MIN: u32 = 90;
 /// The load of the neighbour: connections, and messages per second over all of them.
 const NEIGHBOUR: &str = "-t 1 -c 50 -q 2000";
-/// The share of the machine that the host may take during a pair; one that lost more does not
-/// count, because a p99 is of one message in a hundred.
+/// The share of the machine that the host may take during a second; one that lost more does not
+/// count, because a p99 is of one message in a hundred. Of two seconds of ours, which one of the
+/// generator's is within, it is less than a tick: none at all.
 const STOLEN_MAX: f64 = 0.002;
 /// How long we wait for quiet, from the first pair on; then each pair is run when it is due.
 const QUIET_WAIT_MAX: Duration = Duration::from_secs(5400);
@@ -127,7 +128,7 @@ struct Trial {
     lost: u64,
     /// How often the attacker came in the time in which it came least often.
     strikes_min: Option<u32>,
-    /// Pairs that do not count.
+    /// Pairs without a second that counts.
     disturbed: usize,
 }
 
@@ -176,14 +177,18 @@ impl Trial {
         });
         let (run, moments) = (run?, moments?);
         self.lost += run.count("/messages/lost")?;
-        for (pair, two) in moments.windows(2).enumerate() {
-            self.add(&run, pair, two[1].stolen_since(two[0]))?;
+        let stolen: Vec<f64> = moments
+            .windows(3)
+            .map(|three| three[2].stolen_since(three[0]))
+            .collect();
+        for pair in 0..pairs {
+            self.add(&run, pair, &stolen)?;
         }
         Ok(())
     }
 
     /// Attacks in one half of each pair, now the first and now the second; what the host has taken
-    /// before each pair and after the last.
+    /// at the begin of each second.
     fn attack(
         &mut self,
         programs: &Programs,
@@ -191,55 +196,59 @@ impl Trial {
         begin: Instant,
         pairs: usize,
     ) -> Result<Vec<HostMoment>> {
-        let mut moments = Vec::new();
-        let wait_for = |window: usize| {
-            let due = begin + Duration::from_secs((LEAD_S + window * WINDOW_S) as u64);
+        let wait_for = |second: usize| {
+            let due = begin + Duration::from_secs(second as u64);
             thread::sleep(due.saturating_duration_since(Instant::now()));
         };
-        for window in 0..2 * pairs {
-            wait_for(window);
-            if window % 2 == 0 {
-                moments.push(HostMoment::now()?);
+        let end = LEAD_S + 2 * pairs * WINDOW_S;
+        thread::scope(|scope| {
+            let moments = scope.spawn(|| {
+                let moment = |second| {
+                    wait_for(second);
+                    HostMoment::now()
+                };
+                (0..=end).map(moment).collect()
+            });
+            for window in (0..2 * pairs).filter(|window| is_attacked(*window)) {
+                wait_for(LEAD_S + window * WINDOW_S);
+                if self.per_s > 0 {
+                    let arguments = [self.name.as_str(), &WINDOW_S.to_string()];
+                    let command = programs.attacker(server, Some(CLIENT_CORE), &arguments);
+                    let strikes = Attacker::start(command)?.strikes()?;
+                    let fewest = self.strikes_min.map_or(strikes, |min| min.min(strikes));
+                    self.strikes_min = Some(fewest);
+                }
             }
-            if is_attacked(window) && self.per_s > 0 {
-                let arguments = [self.name.as_str(), &WINDOW_S.to_string()];
-                let command = programs.attacker(server, Some(CLIENT_CORE), &arguments);
-                let strikes = Attacker::start(command)?.strikes()?;
-                self.strikes_min = Some(self.strikes_min.map_or(strikes, |min| min.min(strikes)));
-            }
-        }
-        wait_for(2 * pairs);
-        moments.push(HostMoment::now()?);
-        Ok(moments)
+            moments.join().expect("what fails there is an error")
+        })
     }
 
-    /// Takes a pair of a run in, if the host left it alone.
-    fn add(&mut self, run: &RunFile, pair: usize, stolen: f64) -> Result<()> {
+    /// Takes a pair of a run in, if the host left a second of each half alone.
+    fn add(&mut self, run: &RunFile, pair: usize, stolen: &[f64]) -> Result<()> {
         let (first, second) = (2 * pair, 2 * pair + 1);
         let (with, without) = match is_attacked(first) {
-            true => (first, second),
-            false => (second, first),
+            true => (quiet_seconds(first, stolen), quiet_seconds(second, stolen)),
+            false => (quiet_seconds(second, stolen), quiet_seconds(first, stolen)),
         };
-        let (with_us, without_us) = (
-            p99_us(run, "service", with)?,
-            p99_us(run, "service", without)?,
-        );
-        let ratio = with_us / without_us;
-        let counts = stolen <= STOLEN_MAX;
-        eprintln!(
-            "   {}: {with_us:.0} us with, {without_us:.0} us without, {ratio:.2}; the host took \
-             {:.1} %{}",
-            self.name,
-            100.0 * stolen,
-            if counts { "" } else { ": does not count" }
-        );
-        if !counts {
+        if with.is_empty() || without.is_empty() {
+            eprintln!("   {}: the host left no second alone", self.name);
             self.disturbed += 1;
             return Ok(());
         }
+        let with_us = p99_us(run, "service", &with)?;
+        let without_us = p99_us(run, "service", &without)?;
+        let ratio = with_us / without_us;
+        eprintln!(
+            "   {}: {with_us:.0} us with, {without_us:.0} us without, {ratio:.2}; {} and {} of {} \
+             seconds count",
+            self.name,
+            with.len(),
+            without.len(),
+            WINDOW_S - 2
+        );
         self.ratios.push(ratio);
         self.p99s_us.push(without_us);
-        let intended = p99_us(run, "response", with)? / p99_us(run, "response", without)?;
+        let intended = p99_us(run, "response", &with)? / p99_us(run, "response", &without)?;
         self.intended_ratios.push(intended);
         Ok(())
     }
@@ -283,11 +292,23 @@ fn is_attacked(window: usize) -> bool {
     matches!(window % 4, 0 | 3)
 }
 
-/// The median of the seconds of a time that count.
-fn p99_us(run: &RunFile, what: &str, window: usize) -> Result<f64> {
+/// The generator's seconds of a window that count: neither the first nor the last, and of those
+/// which the host left alone. `stolen` is what it took in each of our seconds and the next one.
+fn quiet_seconds(window: usize, stolen: &[f64]) -> Vec<usize> {
     let begin = LEAD_S + window * WINDOW_S;
-    let seconds = begin + 1..begin + WINDOW_S - 1;
-    let p99s = seconds.map(|second| run.number(&format!("/intervals/{second}/{what}/p99_us")));
+    let is_quiet = |second: &usize| {
+        stolen
+            .get(*second)
+            .is_some_and(|stolen| *stolen <= STOLEN_MAX)
+    };
+    (begin + 1..begin + WINDOW_S - 1).filter(is_quiet).collect()
+}
+
+/// The median of these seconds.
+fn p99_us(run: &RunFile, what: &str, seconds: &[usize]) -> Result<f64> {
+    let p99s = seconds
+        .iter()
+        .map(|second| run.number(&format!("/intervals/{second}/{what}/p99_us")));
     Ok(median(&mut p99s.collect::<Result<Vec<_>>>()?))
 }
 
@@ -372,7 +393,17 @@ mod tests {
         // Two of the lead, then the five of the first window, whose edges are left out.
         let intervals = [900, 900, 900, 70, 300, 80, 900].map(interval).join(",");
         let run = RunFile::parse(&format!("{{\"intervals\": [{intervals}]}}")).unwrap();
-        assert_eq!(p99_us(&run, "service", 0).unwrap(), 80.0);
-        assert!(p99_us(&run, "service", 1).is_err());
+        let quiet = quiet_seconds(0, &[0.0; 7]);
+        assert_eq!(quiet, [3, 4, 5]);
+        assert_eq!(p99_us(&run, "service", &quiet).unwrap(), 80.0);
+        assert!(p99_us(&run, "service", &quiet_seconds(1, &[0.0; 12])).is_err());
+    }
+
+    #[test]
+    fn what_the_host_disturbed_does_not_count() {
+        let mut stolen = [0.0; 7];
+        stolen[4] = 2.0 * STOLEN_MAX;
+        assert_eq!(quiet_seconds(0, &stolen), [3, 5]);
+        assert!(quiet_seconds(0, &[1.0; 7]).is_empty());
     }
 }
