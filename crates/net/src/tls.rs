@@ -17,7 +17,7 @@ use rustls::crypto::aws_lc_rs::{self, cipher_suite};
 pub use client::{ClientTls, Trust};
 pub use error::TlsError;
 pub(crate) use records::Records;
-pub use server::ServerTls;
+pub use server::{ServerTls, TlsVersions};
 
 /// The cipher suites in our order: AES-128 first, it is the fastest where the processor has AES
 /// instructions, and as good as AES-256 for this purpose.

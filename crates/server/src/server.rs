@@ -8,7 +8,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use moonwire_lua::{Instance, Standalone};
-use moonwire_net::{Driver, EpollDriver, ListenOptions, ServerTls};
+use moonwire_net::{Driver, EpollDriver, ListenOptions, ServerTls, TlsVersions};
 use tracing::error;
 
 use crate::background::{self, Background, Nowhere};
@@ -33,7 +33,7 @@ pub struct Server {
 impl Server {
     /// Loads everything that a start would load, and serves nobody.
     pub fn check(config: &Config) -> Result<(), ServerError> {
-        load_tls(config.tls.as_ref())?;
+        load_tls(config.tls.as_ref(), config.tls_versions)?;
         for service in &config.services {
             Instance::load_with(&source(service), &options(service))?;
         }
@@ -52,13 +52,14 @@ impl Server {
             acl,
             on_broken_service,
             tls,
+            tls_versions,
             limits,
             services,
             standalone,
             shipped,
             ..
         } = config;
-        let tls = load_tls(tls.as_ref())?;
+        let tls = load_tls(tls.as_ref(), tls_versions)?;
         process::prepare();
         let (addresses, listeners) = bind(&listen, workers, &limits)?;
         let shared = Arc::new(Shared::new(
@@ -346,13 +347,14 @@ fn unless_zero(bytes: usize) -> Option<usize> {
     (bytes > 0).then_some(bytes)
 }
 
-fn load_tls(tls: Option<&Tls>) -> Result<Option<ServerTls>, ServerError> {
+fn load_tls(tls: Option<&Tls>, versions: TlsVersions) -> Result<Option<ServerTls>, ServerError> {
     let loaded = match tls {
         None => return Ok(None),
         Some(Tls::SelfSigned) => ServerTls::self_signed(),
         Some(Tls::Files { cert, key }) => ServerTls::from_pem(cert, key),
     };
     loaded
+        .and_then(|tls| tls.limited_to(versions))
         .map(Some)
         .map_err(|error| ServerError::Tls(error.to_string()))
 }

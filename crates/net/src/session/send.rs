@@ -39,7 +39,8 @@ impl Session {
         })?)
     }
 
-    /// Queues a message in frames of `fragment_bytes` each, under the same bound as `send`.
+    /// Queues a message in frames of `fragment_bytes` each, the last one with what is left, under
+    /// the same bound as `send`.
     pub fn send_fragmented(
         &mut self,
         opcode: Opcode,

@@ -19,7 +19,37 @@ pub struct ServerTls {
     self_signed: Option<Arc<str>>,
 }
 
+/// Which versions of TLS a server speaks.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum TlsVersions {
+    /// 1.3 with clients that can, 1.2 with others.
+    #[default]
+    Both,
+    /// 1.2 only.
+    Tls12,
+    /// 1.3 only.
+    Tls13,
+}
+
 impl ServerTls {
+    /// The same with other versions than both.
+    pub fn limited_to(self, versions: TlsVersions) -> Result<Self, TlsError> {
+        let resolver = Arc::clone(&self.config.cert_resolver);
+        let versions: &[_] = match versions {
+            TlsVersions::Both => return Ok(self),
+            TlsVersions::Tls12 => &[&rustls::version::TLS12],
+            TlsVersions::Tls13 => &[&rustls::version::TLS13],
+        };
+        let config = ServerConfig::builder_with_provider(super::provider())
+            .with_protocol_versions(versions)?
+            .with_no_client_auth()
+            .with_cert_resolver(resolver);
+        Ok(Self {
+            config: Arc::new(with_our_rules(config)?),
+            self_signed: self.self_signed,
+        })
+    }
+
     /// Takes the certificate (with those of intermediate authorities after it) and its key from
     /// PEM files. An error names the file.
     pub fn from_pem(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
@@ -77,23 +107,27 @@ impl ServerTls {
         key: PrivateKeyDer<'static>,
         self_signed: Option<Arc<str>>,
     ) -> Result<Self, TlsError> {
-        let mut config = ServerConfig::builder_with_provider(super::provider())
+        let config = ServerConfig::builder_with_provider(super::provider())
             .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
             .with_no_client_auth()
             .with_single_cert(chain, key)?;
-        config.alpn_protocols = super::alpn();
-        // Our order of cipher suites, not the client's.
-        config.ignore_client_order = true;
-        // Tickets carry the state of a session to resume, so the server keeps none; one per
-        // connection is enough, and each costs the server a seal and the client memory.
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.ticketer = Ticketer::new()?;
-        config.send_tls13_tickets = 1;
         Ok(Self {
-            config: Arc::new(config),
+            config: Arc::new(with_our_rules(config)?),
             self_signed,
         })
     }
+}
+
+fn with_our_rules(mut config: ServerConfig) -> Result<ServerConfig, TlsError> {
+    config.alpn_protocols = super::alpn();
+    // Our order of cipher suites, not the client's.
+    config.ignore_client_order = true;
+    // Tickets carry the state of a session to resume, so the server keeps none; one per
+    // connection is enough, and each costs the server a seal and the client memory.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.ticketer = Ticketer::new()?;
+    config.send_tls13_tickets = 1;
+    Ok(config)
 }
 
 /// The certificates in a PEM file; at least one.

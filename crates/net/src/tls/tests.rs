@@ -84,6 +84,37 @@ fn both_versions_and_our_choice_of_cipher() {
 }
 
 #[test]
+fn a_server_of_one_version_refuses_the_other() {
+    let (tls12, tls13) = (&rustls::version::TLS12, &rustls::version::TLS13);
+    for (versions, spoken, refused) in [
+        (TlsVersions::Tls12, tls12, tls13),
+        (TlsVersions::Tls13, tls13, tls12),
+    ] {
+        let server = ServerTls::self_signed().unwrap();
+        let server = server.limited_to(versions).unwrap();
+        let mut agreed = pair(&server, &client_of(spoken), "localhost");
+        handshake(&mut agreed, 4096).unwrap();
+        let mut refused = pair(&server, &client_of(refused), "localhost");
+        assert!(handshake(&mut refused, 4096).is_err());
+    }
+}
+
+/// A client that speaks one version and trusts anyone.
+fn client_of(version: &'static rustls::SupportedProtocolVersion) -> ClientTls {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[version])
+        .unwrap()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth();
+    let trusting = ClientTls::new(&Trust::Anyone).unwrap();
+    config
+        .dangerous()
+        .set_certificate_verifier(trusting.verifier());
+    ClientTls::with_config(config)
+}
+
+#[test]
 fn a_certificate_nobody_knows_is_refused_with_a_sentence_and_an_alert() {
     let server = ServerTls::self_signed().unwrap();
     let other = ServerTls::self_signed().unwrap();

@@ -23,8 +23,9 @@ impl Connection {
         self.send_fragmented(opcode, payload, usize::MAX, out, codec)
     }
 
-    /// Appends a message in frames of `fragment_bytes` of payload, the last one with the rest. No
-    /// ping or close can come between them. A `fragment_bytes` of 0 counts as 1.
+    /// Appends a message in frames of `fragment_bytes` of payload. The last one has what is left,
+    /// which is less than twice as much: none is shorter than the others, as LAppS has it. No ping
+    /// or close can come between them. A `fragment_bytes` of 0 counts as 1.
     pub fn send_fragmented(
         &mut self,
         opcode: Opcode,
@@ -44,8 +45,9 @@ impl Connection {
             compressed: compressed.is_some(),
         };
         let mut rest = compressed.unwrap_or(payload);
-        while let Some((part, after)) = rest.split_at_checked(fragment_bytes.max(1))
-            && !after.is_empty()
+        let fragment_bytes = fragment_bytes.max(1);
+        while let Some((part, after)) = rest.split_at_checked(fragment_bytes)
+            && after.len() >= fragment_bytes
         {
             self.send_frame(lead, part, out);
             lead.kind = FrameKind::Continuation;

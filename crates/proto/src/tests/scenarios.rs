@@ -100,6 +100,49 @@ fn messages_in_fragments_of_every_size() {
     }
 }
 
+/// No frame is shorter than the others but the only one.
+#[test]
+fn the_last_fragment_has_the_rest() {
+    for (length, frames) in [
+        (0, &[0][..]),
+        (1392, &[1392]),
+        (2783, &[2783]),
+        (2784, &[1392, 1392]),
+        (5000, &[1392, 1392, 2216]),
+    ] {
+        let mut pair = Pair::new();
+        let End {
+            connection, out, ..
+        } = &mut pair.server;
+        connection
+            .send_fragmented(
+                Opcode::Binary,
+                &vec![7; length],
+                1392,
+                out,
+                &mut Codec::new(),
+            )
+            .unwrap();
+        let mut lengths = Vec::new();
+        let mut rest = &out[..];
+        while let [lead, length, after @ ..] = rest {
+            let (length, after) = match length {
+                126 => {
+                    let (length, after) = after.split_first_chunk().unwrap();
+                    (usize::from(u16::from_be_bytes(*length)), after)
+                }
+                length => (usize::from(*length), after),
+            };
+            rest = &after[length..];
+            let first = if lengths.is_empty() { 2 } else { 0 };
+            let fin = if rest.is_empty() { 0x80 } else { 0 };
+            assert_eq!(*lead, fin | first);
+            lengths.push(length);
+        }
+        assert_eq!(lengths, frames);
+    }
+}
+
 /// Others are to be served in between.
 #[test]
 fn one_call_passes_only_so_many_frames() {

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use moonwire_net::TlsVersions;
 use toml::Spanned;
 use tracing_subscriber::EnvFilter;
 
@@ -40,6 +41,7 @@ pub(super) fn config(text: &Text<'_>, overrides: &Overrides) -> Result<Config, C
         log: log(text, &file.server)?,
         log_format: log_format(text, &file.server)?,
         tls: tls(text, file.tls.as_ref(), overrides)?,
+        tls_versions: tls_versions(text, file.tls.as_ref())?,
         limits,
         services,
         standalone,
@@ -195,7 +197,7 @@ fn tls(
         return Ok(Some(Tls::SelfSigned));
     }
     let Some(table) = table else { return Ok(None) };
-    let TlsTable { cert, key, dev } = table.get_ref();
+    let TlsTable { cert, key, dev, .. } = table.get_ref();
     let (cert, key) = match (cert, key, dev) {
         (None, None, true) => return Ok(Some(Tls::SelfSigned)),
         (Some(cert), Some(key), false) => (cert, key),
@@ -216,6 +218,27 @@ fn tls(
         cert: readable(text, "cert", cert)?,
         key: readable(text, "key", key)?,
     }))
+}
+
+fn tls_versions(
+    text: &Text<'_>,
+    table: Option<&Spanned<TlsTable>>,
+) -> Result<TlsVersions, ConfigError> {
+    let Some(versions) = table.and_then(|table| table.get_ref().versions.as_ref()) else {
+        return Ok(TlsVersions::Both);
+    };
+    let mut named: Vec<&str> = versions.get_ref().iter().map(String::as_str).collect();
+    named.sort_unstable();
+    named.dedup();
+    match named[..] {
+        ["1.2", "1.3"] => Ok(TlsVersions::Both),
+        ["1.2"] => Ok(TlsVersions::Tls12),
+        ["1.3"] => Ok(TlsVersions::Tls13),
+        _ => {
+            let sentence = "the `versions` of TLS must be \"1.2\", \"1.3\" or both";
+            Err(text.error(versions.span(), sentence))
+        }
+    }
 }
 
 /// The path of a file that exists and may be read.

@@ -52,6 +52,7 @@ pub(super) struct AclTable {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub(super) struct TlsTable {
+    pub(super) versions: Option<Spanned<Vec<String>>>,
     pub(super) cert: Option<Spanned<String>>,
     pub(super) key: Option<Spanned<String>>,
     #[serde(default)]
@@ -77,7 +78,9 @@ pub(super) struct LimitsTable {
     pub(super) write_queue_policy: Option<Spanned<String>>,
     pub(super) connection_memory_bytes_max: Option<Number>,
     pub(super) memory_bytes_per_worker_max: Option<Number>,
+    pub(super) fragment_bytes: Option<Number>,
     pub(super) connections_per_worker_max: Option<Number>,
+    pub(super) busy_status: Option<Number>,
     pub(super) connections_per_source_max: Option<Number>,
     pub(super) handshakes_per_source_per_s_max: Option<Number>,
     pub(super) source_limits_exempt: Option<Vec<Spanned<String>>>,

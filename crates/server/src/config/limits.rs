@@ -109,6 +109,20 @@ fn times(
     )
 }
 
+fn busy_status(text: &Text<'_>, table: &LimitsTable) -> Result<u16, ConfigError> {
+    let Some(status) = &table.busy_status else {
+        return Ok(503);
+    };
+    match status.get_ref() {
+        503 => Ok(503),
+        403 => Ok(403),
+        other => {
+            let sentence = format!("busy_status = {other} must be 503 or 403");
+            Err(text.error(status.span(), sentence))
+        }
+    }
+}
+
 fn memory(
     number: &Bounded<'_>,
     table: &LimitsTable,
@@ -143,6 +157,13 @@ fn connections(
     limits: &mut Limits,
 ) -> Result<(), ConfigError> {
     let t = table;
+    limits.fragment_bytes = number.or(
+        "fragment_bytes",
+        &t.fragment_bytes,
+        limits.fragment_bytes,
+        0..=GIB,
+    )?;
+    limits.busy_status = busy_status(number.text, table)?;
     limits.connections_per_worker_max = number.or(
         "connections_per_worker_max",
         &t.connections_per_worker_max,

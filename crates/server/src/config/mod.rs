@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use moonwire_lua::{Module, Protocol};
+use moonwire_net::TlsVersions;
 use moonwire_proto::DeflatePolicy;
 
 pub use build::check_log_filter;
@@ -44,6 +45,8 @@ pub struct Config {
     pub acl: Acl,
     /// Whether and how to speak TLS.
     pub tls: Option<Tls>,
+    /// Which versions of it.
+    pub tls_versions: TlsVersions,
     /// The bound of everything that a peer can make us keep or do.
     pub limits: Limits,
     /// What a service that cannot be started means for the others.
@@ -126,8 +129,13 @@ pub struct Limits {
     /// Bytes that all connections of one worker may hold in memory. Beyond it those are cut that
     /// hold most.
     pub memory_bytes_per_worker_max: usize,
-    /// Connections of one worker. Beyond it: status 503.
+    /// Messages that services send to a connection go in frames of so many bytes of payload, the last
+    /// one with what is left; zero: each in one frame. Broadcasts always go in one.
+    pub fragment_bytes: usize,
+    /// Connections of one worker. Beyond it: `busy_status`.
     pub connections_per_worker_max: usize,
+    /// The status for a request that comes when there are too many connections: 503 or 403.
+    pub busy_status: u16,
     /// Connections of one source, on all workers together: an address of IPv4 or 64 bits of IPv6.
     /// Zero: no bound. Beyond it they are reset.
     pub connections_per_source_max: usize,
@@ -185,7 +193,9 @@ impl Default for Limits {
             write_queue_policy: QueuePolicy::Close,
             connection_memory_bytes_max: memory_bytes(message_bytes_max, write_queue_bytes_max),
             memory_bytes_per_worker_max: 1024 * MIB,
+            fragment_bytes: 0,
             connections_per_worker_max: 250_000,
+            busy_status: 503,
             connections_per_source_max: 4096,
             handshakes_per_source_per_s_max: 200,
             source_limits_exempt: vec![Cidr::LOOPBACK_V4, Cidr::LOOPBACK_V6],

@@ -176,7 +176,8 @@ impl Desk {
 
     fn refuse_busy(&mut self, socket: SocketId) {
         let reason = Some(HandshakeFailure::Busy);
-        self.reply(socket, 503, &RETRY, b"too many connections\n", reason);
+        let status = self.shared.limits.busy_status;
+        self.reply(socket, status, &RETRY, b"too many connections\n", reason);
     }
 
     fn refuse_stopping(&mut self, socket: SocketId) {

@@ -127,7 +127,7 @@ impl<D: Driver> Worker<D> {
             if self.desk.connections.of_handler(handler, place).is_some() {
                 let driver = &mut self.driver;
                 self.desk
-                    .send(place, handler, Opcode::Binary, &payload, driver);
+                    .send(place, handler, Opcode::Binary, &payload, 0, driver);
             }
         }
     }

@@ -188,7 +188,8 @@ impl Desk {
                     opcode,
                     payload,
                 } => {
-                    self.send(place, handler, opcode, payload, driver);
+                    let fragment_bytes = self.shared.limits.fragment_bytes;
+                    self.send(place, handler, opcode, payload, fragment_bytes, driver);
                 }
                 Effect::Close {
                     handler,
@@ -235,7 +236,8 @@ impl Desk {
         }
     }
 
-    /// Queues a message. A full queue is written first: only what the socket does not take is
+    /// Queues a message, in fragments if `fragment_bytes` is not zero and it is long enough for two.
+    /// A full queue is written first: only what the socket does not take is
     /// the doing of a client that reads too slowly, the rest just waited for the end of the turn.
     pub(super) fn send(
         &mut self,
@@ -243,17 +245,24 @@ impl Desk {
         handler: Handler,
         opcode: Opcode,
         payload: &[u8],
+        fragment_bytes: usize,
         driver: &mut impl Driver,
     ) {
         let Some(connection) = self.connections.of_handler(handler, place) else {
             return self.failed(place, Failure::DeadHandler);
         };
         let socket = connection.socket;
-        let mut sent = connection.session.send(opcode, payload);
+        let send = |session: &mut Session| match fragment_bytes {
+            1.. if payload.len() / fragment_bytes > 1 => {
+                session.send_fragmented(opcode, payload, fragment_bytes)
+            }
+            _ => session.send(opcode, payload),
+        };
+        let mut sent = send(&mut connection.session);
         if matches!(sent, Err(SendError::QueueFull)) {
             // An open session stays open here; a failed write is a completion of a later turn.
             let _ = connection.session.flush(driver);
-            sent = connection.session.send(opcode, payload);
+            sent = send(&mut connection.session);
         }
         match sent {
             Ok(()) => {

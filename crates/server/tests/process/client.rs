@@ -120,11 +120,18 @@ impl Client {
         self.receive()
     }
 
-    /// The next frame, which is whole: servers do not fragment here.
+    /// The next frame, which is a whole message: servers fragment only where they are told to.
     pub(crate) fn receive(&mut self) -> Frame {
+        let (fin, frame) = self.receive_fragment();
+        assert!(fin, "{frame:?} is not whole");
+        frame
+    }
+
+    /// The next frame, and whether it is the last one of its message.
+    pub(crate) fn receive_fragment(&mut self) -> (bool, Frame) {
         let mut head = [0; 2];
         self.stream.read_exact(&mut head).unwrap();
-        assert_eq!(head[0] & 0xf0, 0x80, "FIN and no reserved bit");
+        assert_eq!(head[0] & 0x70, 0, "no reserved bit");
         assert_eq!(head[1] & 0x80, 0, "a server does not mask");
         let length = match head[1] {
             126 => u64::from(u16::from_be_bytes(self.take())),
@@ -133,10 +140,11 @@ impl Client {
         };
         let mut payload = vec![0; usize::try_from(length).unwrap()];
         self.stream.read_exact(&mut payload).unwrap();
-        Frame {
+        let frame = Frame {
             opcode: head[0] & 0x0f,
             payload,
-        }
+        };
+        (head[0] & 0x80 != 0, frame)
     }
 
     /// Whether the server ends the connection with FIN; a reset is false.

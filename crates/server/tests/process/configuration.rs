@@ -81,6 +81,40 @@ fn the_largest_messages_may_have_a_queue() {
 }
 
 #[test]
+fn words_that_a_key_does_not_know_are_named_with_those_that_it_does() {
+    let echo = "[services.echo]\ntarget = '/echo'\n";
+    for (lines, sentence) in [
+        (
+            "[tls]\ndev = true\nversions = ['1.1']\n",
+            "moonwire.toml:3: the `versions` of TLS must be \"1.2\", \"1.3\" or both",
+        ),
+        (
+            "[tls]\ndev = true\nversions = []\n",
+            "moonwire.toml:3: the `versions` of TLS must be \"1.2\", \"1.3\" or both",
+        ),
+        (
+            "[limits]\nbusy_status = 404\n",
+            "moonwire.toml:2: busy_status = 404 must be 503 or 403",
+        ),
+        (
+            "[server]\non_broken_service = 'ignore'\n",
+            "moonwire.toml:2: on_broken_service = \"ignore\" must be \"stop\" or \"skip\"",
+        ),
+        (
+            "[server.acl]\npolicy = 'refuse'\n",
+            "moonwire.toml:2: acl.policy = \"refuse\" must be \"allow\" or \"deny\"",
+        ),
+        (
+            "[server.acl]\nexclude = ['10.0.0.1/8']\n",
+            "moonwire.toml:2: acl.exclude: `10.0.0.1/8` has bits beyond its prefix; write \
+             10.0.0.0/8",
+        ),
+    ] {
+        wrong(&format!("{lines}{echo}"), sentence);
+    }
+}
+
+#[test]
 fn an_address_is_named_once() {
     wrong(
         "[server]\n\nlisten = ['127.0.0.1:5083', '[::1]:5083', '127.0.0.1:5083']\n\

@@ -21,6 +21,50 @@ fn text_and_binary_come_back_as_they_were() {
     client.close();
 }
 
+/// As LAppS fragments, if it is told to: no frame is shorter than the others.
+#[test]
+fn long_messages_go_in_fragments_where_it_is_configured() {
+    let server =
+        Folder::new("[limits]\nfragment_bytes = 1392\n[services.echo]\ntarget = '/echo'\n").start();
+    let mut client = server.connect("/echo");
+    for (size, fragments) in [
+        (0, &[0][..]),
+        (2783, &[2783]),
+        (2784, &[1392, 1392]),
+        (5000, &[1392, 1392, 2216]),
+    ] {
+        let sent: Vec<u8> = (0..size).map(|i| (i % 251) as u8).collect();
+        client.send(BINARY, &sent);
+        let mut payload = Vec::new();
+        for (number, bytes) in fragments.iter().enumerate() {
+            let (fin, frame) = client.receive_fragment();
+            assert_eq!(fin, number + 1 == fragments.len());
+            assert_eq!(frame.opcode, if number == 0 { BINARY } else { 0 });
+            assert_eq!(frame.payload.len(), *bytes);
+            payload.extend(frame.payload);
+        }
+        assert!(payload == sent, "{size} bytes");
+    }
+}
+
+/// The one beyond the bound is refused, in the way that is configured, and harms nobody.
+#[test]
+fn the_connection_beyond_the_bound_is_refused() {
+    for (key, status) in [("", 503), ("busy_status = 403\n", 403)] {
+        let server = Folder::new(&format!(
+            "[server]\nworkers = 1\n[limits]\nconnections_per_worker_max = 2\n{key}\
+             [services.echo]\ntarget = '/echo'\n"
+        ))
+        .start();
+        let mut clients = [server.connect("/echo"), server.connect("/echo")];
+        let refused = Client::upgrade(server.address, "/echo", "");
+        assert_eq!(refused.map(|(_, head)| head).unwrap_err().status, status);
+        for client in &mut clients {
+            assert_eq!(client.ask("still here").text(), "still here");
+        }
+    }
+}
+
 #[test]
 fn messages_behind_the_request_are_not_lost() {
     let server = Fixture::shipped();
