@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::bench::BenchArgs;
 use crate::compare::CompareArgs;
+use crate::config;
 use crate::load::LoadArgs;
 use crate::report::ReportArgs;
 use crate::serve;
@@ -29,6 +30,7 @@ pub(crate) enum Verb {
     Report(ReportArgs),
     /// Compare two Run files, metric by metric
     Compare(CompareArgs),
+    Config(config::Args),
     /// Print the completions of a shell
     Completions {
         /// The shell to complete for

@@ -3,6 +3,7 @@
 mod bench;
 mod cli;
 mod compare;
+mod config;
 mod exit;
 mod load;
 mod output;
@@ -36,6 +37,7 @@ fn run(cli: Cli) -> Exit {
         Verb::Bench(args) => bench::run(*args),
         Verb::Report(args) => report::run(&args),
         Verb::Compare(args) => compare::run(&args),
+        Verb::Config(args) => config::run(&args),
         Verb::Completions { shell } => {
             // Not straight to stdout: it panics where that is closed or full.
             let mut script = Vec::new();

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use moonwire_server::{Config, LogFormat, Overrides, Server, Stopper, check_log_filter};
+use moonwire_server::{Config, LappsHome, LogFormat, Overrides, Server, Stopper, check_log_filter};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 use tracing_subscriber::EnvFilter;
@@ -22,6 +22,10 @@ pub(crate) struct Args {
     /// The configuration; without it the shipped echo and amplify are served on 127.0.0.1:5083
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Serve an installation of LAppS: its ws.json, lapps.json and apps [default: $LAPPS_HOME, else
+    /// /opt/lapps]
+    #[arg(long, value_name = "HOME", num_args = 0..=1, conflicts_with = "config")]
+    lapps: Option<Option<PathBuf>>,
     /// Load everything, say OK and exit
     ///
     /// Reads every key of the configuration, the log filter, the certificate and its key, and
@@ -53,6 +57,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<Exit> {
     let Args {
         config,
+        lapps,
         check,
         listen,
         dev_tls,
@@ -67,10 +72,14 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
         apps: app,
         dev_tls,
     };
-    let mut config = match &config {
-        Some(file) => Config::load(file, &overrides)?,
-        None => Config::shipped(&overrides)?,
+    let (mut config, remarks) = match (&config, &lapps) {
+        (Some(file), _) => (Config::load(file, &overrides)?, Vec::new()),
+        (None, Some(home)) => Config::lapps(&LappsHome::find(home.as_deref()), &overrides)?,
+        (None, None) => (Config::shipped(&overrides)?, Vec::new()),
     };
+    for remark in remarks {
+        output::remark(&remark);
+    }
     config.log = log_filter(log)?.unwrap_or(config.log);
     config.log_format = log_format.unwrap_or(config.log_format);
     if check {
@@ -227,4 +236,5 @@ const EXAMPLES: &str = "Examples:
   moonwire serve                                  echo on /echo and amplify on /amplify, port 5083
   moonwire serve --config moonwire.toml --check   say what is wrong with a configuration
   moonwire serve --app chat=apps/chat             one more service, on /chat
+  moonwire serve --lapps /opt/lapps               the services of an installation of LAppS
   moonwire serve --listen 0.0.0.0:443 --dev-tls   wss:// for a first try";

@@ -38,6 +38,18 @@ impl Cidr {
     }
 }
 
+impl Cidr {
+    /// The range that is written, or the one with the same prefix if its address is not the first.
+    pub fn containing(text: &str) -> Result<Self, String> {
+        let (address, bits) = text.split_once('/').unwrap_or((text, ""));
+        let first = match (address.parse::<IpAddr>(), bits.parse::<u8>()) {
+            (Ok(address), Ok(bits)) if bits <= width(address) => first(address, bits),
+            _ => return text.parse(),
+        };
+        format!("{first}/{bits}").parse()
+    }
+}
+
 impl FromStr for Cidr {
     type Err = String;
 

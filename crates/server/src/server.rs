@@ -167,7 +167,10 @@ impl Server {
             };
             result = result.and(ended);
         }
-        self.shared.stop_services();
+        // Without workers the services run as long as they like.
+        if self.shared.workers() > 0 {
+            self.shared.stop_services();
+        }
         self.background.join();
         result.map(|()| metrics::table(&self.shared.stats))
     }

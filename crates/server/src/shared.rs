@@ -114,6 +114,11 @@ impl Shared {
 }
 
 impl Shared {
+    /// How many workers there are.
+    pub(crate) fn workers(&self) -> usize {
+        self.mailboxes.len()
+    }
+
     /// Whether the service could not be started.
     pub(crate) fn is_broken(&self, service: usize) -> bool {
         self.broken[service].load(Ordering::Acquire)

@@ -9,6 +9,7 @@ mod bad_input;
 mod ending;
 mod hostile;
 mod hostile_server;
+mod lapps;
 mod results;
 mod trust;
 mod tungstenite;

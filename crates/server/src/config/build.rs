@@ -31,10 +31,23 @@ pub(super) fn config(text: &Text<'_>, overrides: &Overrides) -> Result<Config, C
     };
     let (services, standalone) = reader.read(&file.services)?;
     let shipped = reader.shipped;
+    if workers == 0
+        && let Some(service) = services.first()
+    {
+        let sentence = format!(
+            "workers = 0 serves no connections, so nobody can reach `{}`",
+            service.name
+        );
+        let workers = file.server.workers.as_ref();
+        return Err(text.error(workers.map_or(0..0, Spanned::span), sentence));
+    }
     fit_write_queue(text, &file.limits, &services, &mut limits)?;
     fit_memory(text, &file.limits, &services, &mut limits)?;
     Ok(Config {
-        listen: listen(text, &file.server, overrides)?,
+        listen: match workers {
+            0 => Vec::new(),
+            _ => listen(text, &file.server, overrides)?,
+        },
         workers,
         acl: acl(text, &file.server.acl)?,
         on_broken_service: on_broken_service(text, &file.server)?,
@@ -54,7 +67,7 @@ fn workers(
     table: &ServerTable,
     overrides: &Overrides,
 ) -> Result<usize, ConfigError> {
-    let bounds = 1..=handler::WORKERS_MAX;
+    let bounds = 0..=handler::WORKERS_MAX;
     let Some(workers) = overrides.workers else {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let default = cores.min(handler::WORKERS_MAX);
@@ -63,8 +76,8 @@ fn workers(
     if bounds.contains(&workers) {
         return Ok(workers);
     }
-    let max = bounds.end();
-    let sentence = format!("workers = {workers} must be from 1 to {max}");
+    let (min, max) = (bounds.start(), bounds.end());
+    let sentence = format!("workers = {workers} must be from {min} to {max}");
     Err(ConfigError::new(sentence))
 }
 

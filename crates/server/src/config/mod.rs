@@ -8,6 +8,7 @@ mod build;
 mod deflate;
 mod depends;
 mod file;
+mod lapps;
 mod limits;
 mod sentence;
 mod service;
@@ -21,6 +22,7 @@ use moonwire_net::TlsVersions;
 use moonwire_proto::DeflatePolicy;
 
 pub use build::check_log_filter;
+pub use lapps::{LappsConversion, LappsHome};
 pub(crate) use limits::{FRAME_HEADER_BYTES_MAX, REPLIES_EXPECTED};
 pub use sentence::ConfigError;
 
@@ -129,8 +131,8 @@ pub struct Limits {
     /// Bytes that all connections of one worker may hold in memory. Beyond it those are cut that
     /// hold most.
     pub memory_bytes_per_worker_max: usize,
-    /// Messages that services send to a connection go in frames of so many bytes of payload, the last
-    /// one with what is left; zero: each in one frame. Broadcasts always go in one.
+    /// Messages that services send to a connection go in frames of so many bytes of payload, the
+    /// last one with what is left; zero: each in one frame. Broadcasts always go in one.
     pub fragment_bytes: usize,
     /// Connections of one worker. Beyond it: `busy_status`.
     pub connections_per_worker_max: usize,
@@ -303,6 +305,19 @@ impl Config {
             },
             overrides,
         )
+    }
+
+    /// That of an installation of LAppS, and what of it has no effect, a sentence each.
+    pub fn lapps(
+        home: &LappsHome,
+        overrides: &Overrides,
+    ) -> Result<(Self, Vec<String>), ConfigError> {
+        let LappsConversion { toml, remarks } = home.convert()?;
+        let text = sentence::Text {
+            file: None,
+            text: &toml,
+        };
+        Ok((build::config(&text, overrides)?, remarks))
     }
 
     /// Without a file: the shipped `echo` on /echo and `amplify` on /amplify, 127.0.0.1:5083, both

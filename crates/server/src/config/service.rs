@@ -118,7 +118,12 @@ impl Services<'_> {
             name: name.to_owned(),
             target: target.get_ref().clone(),
             folder,
-            instances: number.or("instances", &table.instances, workers, 1..=INSTANCES_MAX)?,
+            instances: number.or(
+                "instances",
+                &table.instances,
+                workers.max(1),
+                1..=INSTANCES_MAX,
+            )?,
             message_bytes_max: number.or(
                 "message_bytes_max",
                 &table.message_bytes_max,

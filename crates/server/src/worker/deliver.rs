@@ -236,9 +236,9 @@ impl Desk {
         }
     }
 
-    /// Queues a message, in fragments if `fragment_bytes` is not zero and it is long enough for two.
-    /// A full queue is written first: only what the socket does not take is
-    /// the doing of a client that reads too slowly, the rest just waited for the end of the turn.
+    /// Queues a message, in fragments if `fragment_bytes` is not zero and it is long enough for
+    /// two. A full queue is written first: only what the socket does not take is the doing of a
+    /// client that reads too slowly, the rest just waited for the end of the turn.
     pub(super) fn send(
         &mut self,
         place: Place,

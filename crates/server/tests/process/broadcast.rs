@@ -172,3 +172,18 @@ function desk.onMessage(handler, kind, message)
 end
 return desk
 ";
+
+/// Nobody can connect; the service runs until it is told to stop.
+#[test]
+fn without_workers_standalone_services_run() {
+    let server = Folder::new(
+        "[server]\nworkers = 0\n[services.ticker]\nstandalone = true\npreload = ['mqr']\n",
+    )
+    .app("ticker", TICKER);
+    let server = moonwire_server::Server::start(server.load().unwrap()).unwrap();
+    assert!(server.addresses().is_empty());
+    let stopper = server.stopper();
+    assert_eq!(stopper.running(), ["service ticker"]);
+    stopper.stop();
+    server.wait().unwrap();
+}

@@ -182,8 +182,12 @@ fn wrong_types_name_the_key() {
 #[test]
 fn values_are_checked() {
     wrong(
-        "[server]\nworkers = 0\n",
-        "moonwire.toml:2: workers = 0 must be from 1 to 256",
+        "[server]\nworkers = 257\n",
+        "moonwire.toml:2: workers = 257 must be from 0 to 256",
+    );
+    wrong(
+        "[server]\nworkers = 0\n[services.echo]\ntarget = '/echo'\n",
+        "moonwire.toml:2: workers = 0 serves no connections, so nobody can reach `echo`",
     );
     wrong(
         "[limits]\nbacklog = 0\n",

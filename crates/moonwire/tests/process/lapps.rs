@@ -1,0 +1,105 @@
+//! An installation of LAppS, served and converted.
+
+use std::fs;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::harness::Server;
+
+fn home() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let conf = folder.path().join("etc/conf");
+    let app = folder.path().join("apps/echo");
+    for folder in [&conf, &app] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    fs::write(
+        conf.join("ws.json"),
+        r#"{"listeners": 1, "connection_weight": 1.0, "ip": "127.0.0.1", "port": 0, "tls": false,
+            "workers": {"workers": 1, "max_connections": 10, "preads": 4},
+            "acl": {"policy": "allow", "exclude": []}}"#,
+    )
+    .unwrap();
+    fs::write(
+        conf.join("lapps.json"),
+        r#"{"directories": {"applications": "apps"}, "services": {
+            "echo": {"internal": false, "instances": 1, "auto_start": true, "protocol": "raw",
+                "request_target": "/echo", "max_inbound_message_size": 300000, "preload": null},
+            "broken": {"standalone": false, "instances": 1, "auto_start": true,
+                "protocol": "raw", "request_target": "/broken"}}}"#,
+    )
+    .unwrap();
+    fs::write(app.join("echo.lua"), ECHO).unwrap();
+    let broken = folder.path().join("apps/broken");
+    fs::create_dir_all(&broken).unwrap();
+    fs::write(broken.join("broken.lua"), "error('on purpose')").unwrap();
+    folder
+}
+
+#[test]
+fn an_installation_is_served_with_its_services() {
+    let folder = home();
+    let server = Server::moonwire(&["--lapps", folder.path().to_str().unwrap()]);
+    let url = format!("ws://{}/echo", server.address());
+    let run = Command::new(env!("CARGO_BIN_EXE_moonwire"))
+        .args(["load", &url, "-c", "2", "-n", "100", "-p", "1"])
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{run:?}");
+    assert_eq!(server.terminate().code(), Some(0));
+}
+
+#[test]
+fn a_conversion_can_be_served_and_names_what_it_ignores() {
+    let folder = home();
+    let output = Command::new(env!("CARGO_BIN_EXE_moonwire"))
+        .args(["config", "convert"])
+        .env("LAPPS_HOME", folder.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let remarks = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        remarks.contains("ws.json: `workers.preads` has no effect"),
+        "{remarks}"
+    );
+    let file = folder.path().join("moonwire.toml");
+    fs::write(&file, output.stdout).unwrap();
+    let server = Server::moonwire(&["--config", file.to_str().unwrap()]);
+    assert_eq!(server.terminate().code(), Some(0));
+}
+
+#[test]
+fn an_installation_that_cannot_be_read_is_one_sentence() {
+    let folder = home();
+    fs::write(
+        folder.path().join("etc/conf/ws.json"),
+        "{\"port\": \"5083\"}",
+    )
+    .unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_moonwire"))
+        .args(["serve", "--lapps"])
+        .arg(folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(104));
+    let sentence = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(sentence.lines().count(), 1, "{sentence}");
+    assert!(
+        sentence.contains("ws.json: `port` is \"5083\" and must be"),
+        "{sentence}"
+    );
+}
+
+const ECHO: &str = "
+local echo = {}
+echo.__index = echo
+echo['onStart'] = function() print('echo::onStart') end
+echo['onDisconnect'] = function(handler) end
+echo['onShutdown'] = function() print('echo::onShutdown()') end
+echo['onMessage'] = function(handler, opcode, message)
+  return ws:send(handler, opcode, message)
+end
+return echo
+";

@@ -1,0 +1,99 @@
+//! The configuration of LAppS, `ws.json` and `lapps.json`, as a `moonwire.toml`.
+//!
+//! Everything that LAppS calls otherwise, or does otherwise by default, is decided here; what comes
+//! out is read like any other configuration.
+
+mod reader;
+mod services;
+mod ws;
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::ConfigError;
+use reader::Reader;
+
+/// Where LAppS is installed, and its two files.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct LappsHome {
+    home: PathBuf,
+    ws: PathBuf,
+    lapps: PathBuf,
+}
+
+/// A configuration of LAppS in our words.
+#[derive(Debug, Eq, PartialEq)]
+pub struct LappsConversion {
+    /// The same as a `moonwire.toml`.
+    pub toml: String,
+    /// What of it has no effect here, a sentence each.
+    pub remarks: Vec<String>,
+}
+
+impl LappsHome {
+    /// The home that was asked for, else that of `LAPPS_HOME`, else /opt/lapps; the files in
+    /// `LAPPS_CONF_DIR`, else etc/conf of the home, called as `WS_CONFIG` and `LAPPS_CONFIG` say.
+    pub fn find(asked: Option<&Path>) -> Self {
+        Self::with(asked, |name| env::var_os(name).map(PathBuf::from))
+    }
+
+    fn with(asked: Option<&Path>, variable: impl Fn(&str) -> Option<PathBuf>) -> Self {
+        let variable = |name| variable(name).filter(|value| !value.as_os_str().is_empty());
+        let home = asked
+            .map(Path::to_owned)
+            .or_else(|| variable("LAPPS_HOME"))
+            .unwrap_or_else(|| "/opt/lapps".into());
+        let folder = variable("LAPPS_CONF_DIR").unwrap_or_else(|| home.join("etc/conf"));
+        let file =
+            |name, default: &str| folder.join(variable(name).unwrap_or_else(|| default.into()));
+        Self {
+            ws: file("WS_CONFIG", "ws.json"),
+            lapps: file("LAPPS_CONFIG", "lapps.json"),
+            home,
+        }
+    }
+
+    /// Reads both files. One that is not there counts as LAppS has it by default.
+    pub fn convert(&self) -> Result<LappsConversion, ConfigError> {
+        if !self.home.is_dir() {
+            let sentence = "there is no such folder, so no installation of LAppS";
+            return Err(ConfigError::of_file(&self.home, sentence));
+        }
+        let mut remarks = Vec::new();
+        let mut root = toml::Table::new();
+        let mut ws = Reader::new(&self.ws, object(&self.ws)?, &mut remarks);
+        let serves = ws::convert(&mut ws, &mut root)?;
+        ws.finish();
+        let mut lapps = Reader::new(&self.lapps, object(&self.lapps)?, &mut remarks);
+        services::convert(&mut lapps, &self.home, serves, &mut root)?;
+        lapps.finish();
+        let toml = toml::to_string_pretty(&root)
+            .map_err(|error| ConfigError::new(format!("it cannot be written as TOML: {error}")))?;
+        Ok(LappsConversion { toml, remarks })
+    }
+}
+
+/// The object in a file, or an empty one if there is no file.
+fn object(file: &Path) -> Result<Map<String, Value>, ConfigError> {
+    let text = match std::fs::read(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Map::new()),
+        Err(error) => {
+            let sentence = format!("the configuration cannot be read: {error}");
+            return Err(ConfigError::of_file(file, sentence));
+        }
+    };
+    match serde_json::from_slice(&text) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err(ConfigError::of_file(file, "it must be a JSON object")),
+        Err(error) => Err(ConfigError::of_file(
+            file,
+            format!("it is not JSON: {error}"),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! `ws.json`: listeners, workers, TLS, access.
+
+use std::net::{IpAddr, SocketAddr};
+
+use toml::{Table, Value};
+
+use super::super::ConfigError;
+use super::reader::Reader;
+use crate::cidr::Cidr;
+use crate::handler;
+
+/// Whether anybody can connect.
+pub(super) type Serves = bool;
+
+/// Writes `[server]`, `[tls]` and `[limits]`.
+pub(super) fn convert(ws: &mut Reader<'_>, root: &mut Table) -> Result<Serves, ConfigError> {
+    let mut server = Table::new();
+    let listeners = ws.integer("listeners", 0..=COUNT_MAX)?.unwrap_or(2);
+    let mut limits = Table::new();
+    let workers = workers(ws, &mut limits)?;
+    let serves = listeners > 0 && workers > 0;
+    server.insert("workers".into(), if serves { workers } else { 0 }.into());
+    let address = address(ws)?;
+    if serves {
+        server.insert("listen".into(), address.to_string().into());
+    } else {
+        ws.remark(
+            "without listeners or workers nobody can connect: only standalone services start",
+        );
+    }
+    if listeners > 0 && listeners != workers {
+        ws.remark("each worker has a listener of its own, whatever `listeners` says");
+    }
+    server.insert("on_broken_service".into(), "skip".into());
+    server.insert("acl".into(), acl(&mut ws.object("acl")?)?.into());
+    root.insert("server".into(), server.into());
+    root.insert("limits".into(), limits.into());
+    if let Some(tls) = tls(ws)? {
+        root.insert("tls".into(), tls.into());
+    }
+    ws.ignore("connection_weight", "connections go to workers in turn");
+    ws.ignore(
+        "lapps_config_auto_save",
+        "the configuration is never written",
+    );
+    for key in HISTORICAL {
+        ws.ignore(key, "LAppS has given it up, too");
+    }
+    Ok(serves)
+}
+
+/// The number of workers; their keys become limits.
+fn workers(ws: &mut Reader<'_>, limits: &mut Table) -> Result<i64, ConfigError> {
+    let mut table = ws.object("workers")?;
+    let workers = table.integer("workers", 0..=COUNT_MAX)?.unwrap_or(4);
+    let max = handler::SLOTS_MAX as i64;
+    let connections = table.integer("max_connections", 1..=i64::MAX)?;
+    let connections = connections.unwrap_or(CONNECTIONS_DEFAULT).min(max);
+    limits.insert("connections_per_worker_max".into(), connections.into());
+    limits.insert("busy_status".into(), 403.into());
+    if table.boolean("auto_fragment")?.unwrap_or(false) {
+        limits.insert("fragment_bytes".into(), FRAGMENT_BYTES.into());
+    }
+    for key in [
+        "max_poll_events",
+        "max_poll_wait_ms",
+        "max_inbounds_skip",
+        "input_buffer_size",
+    ] {
+        table.ignore(key, "workers wait and read in their own way");
+    }
+    for key in ["preads", "cinq_depth"] {
+        table.ignore(key, "LAppS has given it up, too");
+    }
+    table.finish();
+    Ok(workers)
+}
+
+fn address(ws: &mut Reader<'_>) -> Result<SocketAddr, ConfigError> {
+    let port = ws.integer("port", 0..=65_535)?.unwrap_or(PORT);
+    let port = u16::try_from(port).unwrap_or_default();
+    let Some(ip) = ws.text("ip")? else {
+        return Ok(SocketAddr::from(([0, 0, 0, 0], port)));
+    };
+    let ip: IpAddr = ip
+        .parse()
+        .map_err(|_| ws.error("ip", &format!("is `{ip}` and must be an address")))?;
+    Ok(SocketAddr::new(ip, port))
+}
+
+fn tls(ws: &mut Reader<'_>) -> Result<Option<Table>, ConfigError> {
+    let is_on = ws.boolean("tls")?;
+    if is_on.is_none() {
+        ws.remark("there is no `tls`, so connections are not encrypted");
+    }
+    let version = ws.integer("tls_server_version", i64::MIN..=i64::MAX)?;
+    ws.ignore("tls_client_version", "the module `cws` is not there yet");
+    let mut files = ws.object("tls_certificates")?;
+    let cert = files
+        .text("cert")?
+        .unwrap_or_else(|| format!("{CERTIFICATES}/localhost.crt"));
+    let key = files
+        .text("key")?
+        .unwrap_or_else(|| format!("{CERTIFICATES}/localhost.key"));
+    files.ignore("ca", "clients are not asked for certificates");
+    files.finish();
+    if is_on != Some(true) {
+        return Ok(None);
+    }
+    let version = match version {
+        Some(3) => "1.2",
+        _ => "1.3",
+    };
+    let mut tls = Table::new();
+    tls.insert("cert".into(), cert.into());
+    tls.insert("key".into(), key.into());
+    tls.insert("versions".into(), Value::Array(vec![version.into()]));
+    Ok(Some(tls))
+}
+
+/// An access control list. A range whose first address is not the first one with its prefix is
+/// taken for what it means.
+pub(super) fn acl(table: &mut Reader<'_>) -> Result<Table, ConfigError> {
+    let policy = table.text("policy")?.unwrap_or_else(|| "allow".to_owned());
+    if policy != "allow" && policy != "deny" {
+        return Err(table.error(
+            "policy",
+            &format!("is `{policy}` and must be allow or deny"),
+        ));
+    }
+    let mut exclude = Vec::new();
+    for range in table.texts("exclude")? {
+        let known = Cidr::containing(&range);
+        let known =
+            known.map_err(|problem| table.error("exclude", &format!("is wrong: {problem}")))?;
+        exclude.push(Value::from(known.to_string()));
+    }
+    let mut acl = Table::new();
+    acl.insert("policy".into(), policy.into());
+    acl.insert("exclude".into(), exclude.into());
+    Ok(acl)
+}
+
+const COUNT_MAX: i64 = handler::WORKERS_MAX as i64;
+const CONNECTIONS_DEFAULT: i64 = 10_000;
+const FRAGMENT_BYTES: i64 = 1392;
+const PORT: i64 = 5083;
+const CERTIFICATES: &str = "/opt/lapps/etc/ssl/certs";
+
+/// Keys of early versions of LAppS.
+const HISTORICAL: [&str; 5] = [
+    "auto_fragment",
+    "max_inbound_message_size",
+    "network_latency_tolerance",
+    "save_large_messages_as_files",
+    "thread_pool",
+];
