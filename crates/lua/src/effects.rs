@@ -22,7 +22,7 @@ pub enum Effect<'a> {
     Close {
         /// The connection, live when the service asked.
         handler: Handler,
-        /// 1000 to 1003, 1007 to 1014 or 3000 to 4999.
+        /// 1000 to 1003, 1007 to 1011 or 3000 to 4999.
         code: u16,
         /// At most 123 bytes.
         reason: &'a str,

@@ -1,14 +1,19 @@
 //! `moonwire serve`: the application server, from its configuration to its last counter.
 
+use std::env;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use moonwire_server::{Config, LappsHome, LogFormat, Overrides, Server, Stopper, check_log_filter};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::flag;
 use signal_hook::low_level::pipe;
 use tracing_subscriber::EnvFilter;
 
@@ -53,7 +58,7 @@ pub(crate) struct Args {
     log_format: Option<LogFormat>,
 }
 
-/// Serves until SIGTERM, SIGINT or SIGHUP.
+/// Serves until SIGTERM, SIGINT, SIGQUIT or SIGHUP.
 pub(crate) fn run(args: Args) -> Result<Exit> {
     let Args {
         config,
@@ -72,14 +77,11 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
         apps: app,
         dev_tls,
     };
-    let (mut config, remarks) = match (&config, &lapps) {
-        (Some(file), _) => (Config::load(file, &overrides)?, Vec::new()),
-        (None, Some(home)) => Config::lapps(&LappsHome::find(home.as_deref()), &overrides)?,
-        (None, None) => (Config::shipped(&overrides)?, Vec::new()),
+    let mut config = match (&config, &lapps) {
+        (Some(file), _) => Config::load(file, &overrides)?,
+        (None, Some(home)) => installation(home.as_deref(), &overrides)?,
+        (None, None) => Config::shipped(&overrides)?,
     };
-    for remark in remarks {
-        output::remark(&remark);
-    }
     config.log = log_filter(log)?.unwrap_or(config.log);
     config.log_format = log_format.unwrap_or(config.log_format);
     if check {
@@ -89,13 +91,32 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
     }
     log_to_stderr(&config)?;
     let server = Server::start(config)?;
-    stop_on_signal(server.stopper())?;
+    stop_on_signal(server.stopper(), lapps.is_some())?;
     // A server that serves is worth more than the lines that say so.
     if let Err(error) = announce(&server) {
         output::complain(&format!("{error:#}"));
     }
     output::remark(&server.wait()?);
     Ok(Exit::Success)
+}
+
+/// The configuration of an installation of LAppS. Its services find their folder in the
+/// environment; only at its start can a process be given one, so this one starts again.
+fn installation(home: Option<&Path>, overrides: &Overrides) -> Result<Config> {
+    let conversion = LappsHome::find(home).convert()?;
+    let apps = format!("{}/", conversion.apps.display());
+    if env::var_os(APPS_DIR).is_none_or(|value| value != *apps) {
+        let program = env::current_exe().context("our own program cannot be found")?;
+        let error = Command::new(program)
+            .args(env::args_os().skip(1))
+            .env(APPS_DIR, apps)
+            .exec();
+        return Err(error).context("our own program cannot be started again");
+    }
+    for remark in &conversion.remarks {
+        output::remark(remark);
+    }
+    Ok(Config::lapps(&conversion, overrides)?)
 }
 
 /// One line for each address, which scripts wait for, then the services.
@@ -131,7 +152,7 @@ fn names(config: &Config) -> String {
 /// What wins over the configuration: RUST_LOG, then `--log`. Both must be right.
 fn log_filter(log: Option<String>) -> Result<Option<String>> {
     let mut wins = None;
-    let environment = std::env::var("RUST_LOG").ok();
+    let environment = env::var("RUST_LOG").ok();
     for (place, filter) in [("--log", log), ("RUST_LOG", environment)] {
         let Some(filter) = filter.filter(|filter| !filter.is_empty()) else {
             continue;
@@ -160,11 +181,16 @@ fn log_to_stderr(config: &Config) -> Result<()> {
 /// The first signal stops the server in good order; a second one ends the process at once, and so
 /// does a worker that is not done in time. The handler only writes a byte; everything else is done
 /// by a thread of our own.
-fn stop_on_signal(stopper: Stopper) -> Result<()> {
+///
+/// As LAppS does, its successor ignores that a terminal hangs up.
+fn stop_on_signal(stopper: Stopper, is_lapps: bool) -> Result<()> {
     let (mut signals, write) = UnixStream::pair().context("cannot listen for signals")?;
     // `nohup` has it ignored, which is to stay so.
-    let hangup = (!is_hangup_ignored()).then_some(SIGHUP);
-    for signal in [SIGTERM, SIGINT].into_iter().chain(hangup) {
+    let hangup = (!is_lapps && !is_hangup_ignored()).then_some(SIGHUP);
+    if is_lapps {
+        flag::register(SIGHUP, Arc::default()).context("cannot listen for signals")?;
+    }
+    for signal in [SIGTERM, SIGINT, SIGQUIT].into_iter().chain(hangup) {
         let write = write.try_clone().context("cannot listen for signals")?;
         pipe::register(signal, write).context("cannot listen for signals")?;
     }
@@ -222,6 +248,9 @@ fn app(text: &str) -> Result<(String, PathBuf), String> {
         Some(_) | None => Err("write NAME=DIR, such as chat=apps/chat".to_owned()),
     }
 }
+
+/// Where services of LAppS find that of all services, with a slash behind it.
+const APPS_DIR: &str = "LAPPS_APPS_DIR";
 
 /// What workers have after the drain timeout for the callbacks of the end, `onShutdown` above all.
 const GRACE: Duration = Duration::from_secs(5);

@@ -60,7 +60,7 @@ fn send_document(turn: &mut Turn, handler: f64, document: &Value) -> Result<(), 
 
 fn close(turn: &mut Turn, handler: f64, code: f64, reason: &[u8]) -> Result<(), &'static str> {
     let handler = live_handler(turn, handler)?;
-    let code = close_code(code).ok_or("code must be 1000-1003, 1007-1014 or 3000-4999")?;
+    let code = close_code(code).ok_or("code must be 1000-1003, 1007-1011 or 3000-4999")?;
     if reason.len() > CLOSE_REASON_BYTES_MAX {
         return Err("reason must have at most 123 bytes");
     }
@@ -75,12 +75,12 @@ fn live_handler(turn: &Turn, handler: f64) -> Result<Handler, &'static str> {
     handler.ok_or("no live connection has this handler")
 }
 
-/// Codes that an endpoint may put in a close frame (RFC 6455, 7.4, and the registry of IANA, which
-/// has added 1012 to 1014).
+/// Codes that a service may give (RFC 6455, 7.4): those of LAppS. The later ones of the registry,
+/// 1012 to 1014, are the server's own.
 fn close_code(code: f64) -> Option<u16> {
     let fits = (1000.0..5000.0).contains(&code) && code.fract() == 0.0;
     let code = fits.then_some(code as u16)?;
-    matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999).then_some(code)
+    matches!(code, 1000..=1003 | 1007..=1011 | 3000..=4999).then_some(code)
 }
 
 /// What is left of a control frame's 125 bytes behind the code (RFC 6455, 5.5).

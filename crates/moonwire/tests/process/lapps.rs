@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Command;
 
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::harness::Server;
@@ -44,6 +45,26 @@ fn an_installation_is_served_with_its_services() {
     let url = format!("ws://{}/echo", server.address());
     let run = Command::new(env!("CARGO_BIN_EXE_moonwire"))
         .args(["load", &url, "-c", "2", "-n", "100", "-p", "1"])
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{run:?}");
+    crate::harness::signal(server.id(), Signal::HUP);
+    assert_eq!(server.end_by(Signal::QUIT).code(), Some(0));
+}
+
+/// With a slash behind it, whatever is inherited.
+#[test]
+fn services_find_their_folder_in_the_environment() {
+    let folder = home();
+    let wanted = format!("{}/apps/", folder.path().display());
+    let echo = format!("assert(os.getenv('LAPPS_APPS_DIR') == '{wanted}')\n{ECHO}");
+    fs::write(folder.path().join("apps/echo/echo.lua"), echo).unwrap();
+    let mut server = Command::new(env!("CARGO_BIN_EXE_moonwire"));
+    server.args(["serve", "--lapps"]).arg(folder.path());
+    let server = Server::start(server.env("LAPPS_APPS_DIR", "/elsewhere"));
+    let url = format!("ws://{}/echo", server.address());
+    let run = Command::new(env!("CARGO_BIN_EXE_moonwire"))
+        .args(["load", &url, "-c", "1", "-n", "1", "-p", "1"])
         .output()
         .unwrap();
     assert!(run.status.success(), "{run:?}");

@@ -30,6 +30,8 @@ pub struct LappsConversion {
     pub toml: String,
     /// What of it has no effect here, a sentence each.
     pub remarks: Vec<String>,
+    /// The folder of the services, for `LAPPS_APPS_DIR`.
+    pub apps: PathBuf,
 }
 
 impl LappsHome {
@@ -67,11 +69,15 @@ impl LappsHome {
         let serves = ws::convert(&mut ws, &mut root)?;
         ws.finish();
         let mut lapps = Reader::new(&self.lapps, object(&self.lapps)?, &mut remarks);
-        services::convert(&mut lapps, &self.home, serves, &mut root)?;
+        let apps = services::convert(&mut lapps, &self.home, serves, &mut root)?;
         lapps.finish();
         let toml = toml::to_string_pretty(&root)
             .map_err(|error| ConfigError::new(format!("it cannot be written as TOML: {error}")))?;
-        Ok(LappsConversion { toml, remarks })
+        Ok(LappsConversion {
+            toml,
+            remarks,
+            apps,
+        })
     }
 }
 

@@ -307,17 +307,13 @@ impl Config {
         )
     }
 
-    /// That of an installation of LAppS, and what of it has no effect, a sentence each.
-    pub fn lapps(
-        home: &LappsHome,
-        overrides: &Overrides,
-    ) -> Result<(Self, Vec<String>), ConfigError> {
-        let LappsConversion { toml, remarks } = home.convert()?;
+    /// That of an installation of LAppS.
+    pub fn lapps(conversion: &LappsConversion, overrides: &Overrides) -> Result<Self, ConfigError> {
         let text = sentence::Text {
             file: None,
-            text: &toml,
+            text: &conversion.toml,
         };
-        Ok((build::config(&text, overrides)?, remarks))
+        build::config(&text, overrides)
     }
 
     /// Without a file: the shipped `echo` on /echo and `amplify` on /amplify, 127.0.0.1:5083, both

@@ -1,7 +1,7 @@
 //! `lapps.json`: directories and services.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use moonwire_lua::Module;
 use toml::{Table, Value};
@@ -10,13 +10,13 @@ use super::super::ConfigError;
 use super::reader::Reader;
 use super::ws::{self, Serves};
 
-/// Writes `[services.NAME]` for each service that can start.
+/// Writes `[services.NAME]` for each service that can start; where all of them are.
 pub(super) fn convert(
     lapps: &mut Reader<'_>,
     home: &Path,
     serves: Serves,
     root: &mut Table,
-) -> Result<(), ConfigError> {
+) -> Result<PathBuf, ConfigError> {
     let mut directories = lapps.object("directories")?;
     let applications = directories.text("applications")?;
     let apps = home.join(applications.as_deref().unwrap_or("apps"));
@@ -45,7 +45,7 @@ pub(super) fn convert(
         .map(|(name, table)| (name, Value::Table(table)))
         .collect();
     root.insert("services".into(), tables.into());
-    Ok(())
+    Ok(apps)
 }
 
 /// None if it does not start, which is remarked.

@@ -55,7 +55,10 @@ const WS: &str = r#"{
 fn both_files_become_one_configuration() {
     let folder = home(Some(WS), Some(LAPPS));
     let home = LappsHome::with(Some(folder.path()), |_| None);
-    let (config, remarks) = Config::lapps(&home, &Overrides::default()).unwrap();
+    let conversion = home.convert().unwrap();
+    let config = Config::lapps(&conversion, &Overrides::default()).unwrap();
+    let remarks = conversion.remarks;
+    assert_eq!(conversion.apps, folder.path().join("apps"));
     assert_eq!((config.workers, config.listen.len()), (3, 1));
     assert!(config.tls.is_none());
     let limits = &config.limits;
@@ -103,8 +106,7 @@ fn without_files_the_defaults_of_lapps_hold() {
     ] {
         assert!(conversion.toml.contains(line), "{}", conversion.toml);
     }
-    let home = LappsHome::with(Some(folder.path()), |_| None);
-    let error = Config::lapps(&home, &Overrides::default()).unwrap_err();
+    let error = Config::lapps(&conversion, &Overrides::default()).unwrap_err();
     assert!(error.to_string().contains("there is no service"), "{error}");
 }
 
