@@ -49,8 +49,8 @@ pub struct Refusal {
 }
 
 impl Outcome {
-    fn returned(goes_on: bool) -> mlua::Result<Self> {
-        Ok(if goes_on { Self::Continue } else { Self::Stop })
+    fn returned(goes_on: bool) -> Self {
+        if goes_on { Self::Continue } else { Self::Stop }
     }
 
     fn refused(code: u16, reason: &str) -> Self {
@@ -127,7 +127,10 @@ impl Instance {
             opcode.as_u8(),
             self.loaded.string(payload)?,
         );
-        Outcome::returned(self.callbacks.message.call(arguments)?)
+        self.callbacks
+            .message
+            .call(arguments)
+            .map(Outcome::returned)
     }
 
     fn lapps_message(
@@ -151,7 +154,10 @@ impl Instance {
         };
         let message = self.loaded.documents.handle(&self.loaded.lua, message)?;
         let arguments = (handler.to_number(), kind as u8, message);
-        Outcome::returned(self.callbacks.message.call(arguments)?)
+        self.callbacks
+            .message
+            .call(arguments)
+            .map(Outcome::returned)
     }
 
     /// Runs `onDisconnect`. To be called once for every connection, before its handler is given to

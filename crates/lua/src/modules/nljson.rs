@@ -175,12 +175,9 @@ fn access(lua: &Lua, host: &Table, documents: &Documents) -> mlua::Result<()> {
         if let Ok(new) = &new {
             made.make_room(lua, new.text_bytes())?;
         }
-        let result = new.map_err(|problem| problem.to_string()).and_then(|new| {
-            let new = Cell::new(Some(new));
-            with(&document, |node| {
-                value::set(node, &key, new.take().unwrap_or(Node::Null))
-            })?
-        });
+        let result = new
+            .map_err(|problem| problem.to_string())
+            .and_then(|new| with(&document, |node| value::set(node, &key, new))?);
         Ok(result.err())
     };
     host.raw_set("set", lua.create_function(set)?)?;

@@ -20,12 +20,14 @@ pub(super) fn config(text: &Text<'_>, overrides: &Overrides) -> Result<Config, C
     let file: File = toml::from_str(text.text).map_err(|error| text.refused(&error))?;
     let workers = workers(text, &file.server, overrides)?;
     let mut limits = limits(text, &file.limits)?;
+    let on_broken_service = on_broken_service(text, &file.server)?;
     let origins = file.server.allowed_origins.as_deref().unwrap_or_default();
     let mut reader = Services {
         text,
         overrides,
         workers,
         limits: &limits,
+        on_broken_service,
         allowed_origins: allowed_origins(text, origins)?,
         shipped: None,
     };
@@ -50,7 +52,7 @@ pub(super) fn config(text: &Text<'_>, overrides: &Overrides) -> Result<Config, C
         },
         workers,
         acl: acl(text, &file.server.acl)?,
-        on_broken_service: on_broken_service(text, &file.server)?,
+        on_broken_service,
         log: log(text, &file.server)?,
         log_format: log_format(text, &file.server)?,
         tls: tls(text, file.tls.as_ref(), overrides)?,

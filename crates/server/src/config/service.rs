@@ -13,7 +13,9 @@ use super::depends::start_order;
 use super::file::ServiceTable;
 use super::limits::{Bounded, GIB};
 use super::sentence::Text;
-use super::{ConfigError, HEALTH, Limits, METRICS, Overrides, Service, StandaloneService};
+use super::{
+    ConfigError, HEALTH, Limits, METRICS, OnBrokenService, Overrides, Service, StandaloneService,
+};
 use crate::acl::Acl;
 use crate::origin::AllowedOrigins;
 use crate::shipped::ShippedApps;
@@ -28,6 +30,8 @@ pub(super) struct Services<'a> {
     pub(super) workers: usize,
     /// The defaults of a service's own limits.
     pub(super) limits: &'a Limits,
+    /// Whether a service without its file is an error here, or only cannot be started.
+    pub(super) on_broken_service: OnBrokenService,
     /// Whose pages may connect with cookies to a service that does not say so itself.
     pub(super) allowed_origins: AllowedOrigins,
     /// The shipped apps, unpacked as soon as a service needs them.
@@ -198,7 +202,9 @@ impl Services<'_> {
             None if ShippedApps::has(name) => (self.shipped_folder(name)?, span),
             None => (self.text.relative(&format!("apps/{name}")), span),
         };
-        check_folder(name, &folder).map_err(|sentence| self.text.error(span, sentence))?;
+        if self.on_broken_service == OnBrokenService::Stop {
+            check_folder(name, &folder).map_err(|sentence| self.text.error(span, sentence))?;
+        }
         Ok(folder)
     }
 

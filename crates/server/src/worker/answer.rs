@@ -1,7 +1,5 @@
 //! Answers to requests: a service, another worker that has it, or a plain response.
 
-use std::net::IpAddr;
-
 use moonwire_net::{Driver, Session, SocketId, Transport};
 use moonwire_proto::{Acceptance, Request, refusal};
 use tracing::warn;
@@ -23,18 +21,11 @@ pub(super) struct Asked {
     is_upgrade: bool,
     /// Whether it comes with cookies from a page that may not use them.
     is_cross_site: bool,
-    /// Whether its address may not connect.
-    is_barred: bool,
 }
 
 impl Asked {
-    pub(super) fn new(request: &Request, peer: IpAddr, shared: &Shared) -> Self {
+    pub(super) fn new(request: &Request, shared: &Shared) -> Self {
         let route = shared.router.route(request.path());
-        let is_barred = !shared.acl.admits(peer)
-            || match route {
-                Route::Service(service) => !shared.services[usize::from(service)].acl.admits(peer),
-                Route::Health | Route::Metrics | Route::NotFound => false,
-            };
         let is_cross_site = match route {
             Route::Service(service) => {
                 let allowed = &shared.services[usize::from(service)].allowed_origins;
@@ -46,7 +37,6 @@ impl Asked {
             route,
             is_upgrade: request.is_upgrade(),
             is_cross_site,
-            is_barred,
         }
     }
 }
@@ -61,7 +51,7 @@ impl Desk {
         driver: &mut impl Driver,
     ) {
         match asked.route {
-            _ if asked.is_barred => {
+            route if self.is_barred(socket, route) => {
                 let reason = HandshakeFailure::Acl;
                 self.reply(socket, 403, &[TEXT], BARRED, Some(reason));
             }
@@ -101,6 +91,22 @@ impl Desk {
                 None => self.hand_over(socket, service, driver),
             },
         }
+    }
+
+    /// Whether an access control list keeps the address of this connection out.
+    fn is_barred(&mut self, socket: SocketId, route: Route) -> bool {
+        let Some(connection) = self.connections.of_socket(socket) else {
+            return false;
+        };
+        let peer = connection.session.peer().ip();
+        let is_admitted = self.shared.acl.admits(peer)
+            && match route {
+                Route::Service(service) => {
+                    self.shared.services[usize::from(service)].acl.admits(peer)
+                }
+                Route::Health | Route::Metrics | Route::NotFound => true,
+            };
+        !is_admitted
     }
 
     /// Accepts the connection for the instance at `place`, unless there are too many already.

@@ -99,7 +99,6 @@ impl Desk {
         let (mut has_more, is_late) = (false, self.turn_work >= WORK_PER_TURN);
         while let Some(connection) = self.connections.of_socket(socket) {
             let stage = connection.stage;
-            let peer = connection.session.peer().ip();
             work = input.work() + events * WORK_PER_EVENT;
             // Behind the peer's close frame only the end of the stream is looked for, which is
             // quick; nothing is kept then.
@@ -137,7 +136,7 @@ impl Desk {
                     self.react(place, handler, reaction);
                 }
                 SessionEvent::Request(request) => {
-                    let asked = Asked::new(request, peer, &self.shared);
+                    let asked = Asked::new(request, &self.shared);
                     self.answer(socket, asked, scripts, driver);
                 }
                 SessionEvent::Closed { .. } => self.depart(socket, None, scripts, effects, driver),

@@ -39,24 +39,26 @@ fn tables(skip: bool) -> String {
 
 #[test]
 fn broken_services_are_skipped_if_it_is_asked_for() {
-    let folder = Folder::new(&tables(true));
+    // The last one has no file.
+    let folder = Folder::new(&(tables(true) + "[services.missing]\ntarget = '/missing'\n"));
     let folder = BROKEN
         .iter()
         .fold(folder, |folder, (name, code)| folder.app(name, code));
     let server = folder.start();
     let mut echo = server.connect("/echo");
-    for (name, _) in &BROKEN[..6] {
+    let names = BROKEN[..6].iter().map(|(name, _)| *name);
+    for name in names.chain(["missing"]) {
         let refused = Client::upgrade(server.address, &format!("/{name}"), "");
         assert_eq!(
             refused.map(|(_, head)| head).unwrap_err().status,
             503,
             "{name}"
         );
-        assert_eq!(echo.ask(name).text(), *name);
+        assert_eq!(echo.ask(name).text(), name);
     }
     assert_eq!(
         server.metric("moonwire_handshake_failures_total", "broken"),
-        6
+        7
     );
 }
 
