@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use self::attacks::Victim;
+use self::attacks::{Disturbed, Victim};
 use self::program::Programs;
 use self::table::Table;
 
@@ -52,11 +52,15 @@ pub(crate) fn breakage() -> Result<ExitCode> {
 
 /// What the neighbours of hostile clients feel of the attacks with these names, or of all.
 pub(crate) fn attacks(names: &[&str]) -> Result<ExitCode> {
+    let (disturbed, names) = match names {
+        ["--noisy", names @ ..] => (Disturbed::Counted, names),
+        names => (Disturbed::Repeated, names),
+    };
     let programs = Programs::build()?;
     let mut table = Table::new("Attacks: what a well-behaved neighbour feels");
     let attacks = attacks::chosen(&programs, names)?;
     attacks::slow_handshakes(&programs, &mut table)?;
-    attacks::neighbour(&programs, attacks, Victim::Server, &mut table)?;
+    attacks::neighbour(&programs, attacks, Victim::Server, disturbed, &mut table)?;
     Ok(table.finish())
 }
 
@@ -65,7 +69,8 @@ pub(crate) fn attacks_control(names: &[&str]) -> Result<ExitCode> {
     let programs = Programs::build()?;
     let mut table = Table::new("Attacks at another server: what a well-behaved neighbour feels");
     let attacks = attacks::chosen(&programs, names)?;
-    attacks::neighbour(&programs, attacks, Victim::Another, &mut table)?;
+    let (victim, disturbed) = (Victim::Another, Disturbed::Repeated);
+    attacks::neighbour(&programs, attacks, victim, disturbed, &mut table)?;
     Ok(table.finish())
 }
 

@@ -73,9 +73,10 @@ usage: cargo xtask COMMAND
   autobahn [--server|--client] [--tls] [--driver epoll] [--cases GLOB]... [--original]
                            the Autobahn test suite; all 517 cases unless told otherwise. Over
                            wss:// in the suite's own program, which needs a Python 2.7
-  acceptance attacks [--control] [NAME...]
+  acceptance attacks [--noisy|--control] [NAME...]
                            what the neighbours of hostile clients feel of each attack, or of those
                            with these names; 50 min on a quiet machine, longer on others.
+                           --noisy counts what the host disturbed, and says how much that is;
                            --control attacks another server on the same processor instead
   acceptance breakage      puts defects into a copy and sees whether the tests notice
   acceptance truth         known faults and starved generators against the release build; 10 min

@@ -20,6 +20,7 @@
 //! runs, up to some milliseconds, it serves attacks in batches.
 
 use std::io::{BufRead, BufReader};
+use std::ops::Range;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -93,21 +94,33 @@ pub(crate) enum Victim {
     Another,
 }
 
-/// Each attack of the catalogue at its own rate, until there are enough pairs of each that the host
-/// left alone.
+/// What happens to a pair of which the host left no second alone.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Disturbed {
+    /// It is run again, up to [`DISTURBED_MAX`] times for each attack.
+    Repeated,
+    /// It counts like any other, and the table says how many did: on a host that is never quiet
+    /// this tells little, but of every attack and in bounded time.
+    Counted,
+}
+
+/// Each attack of the catalogue at its own rate, until there are enough pairs of each.
 pub(crate) fn neighbour(
     programs: &Programs,
     attacks: Attacks,
     victim: Victim,
+    disturbed: Disturbed,
     table: &mut Table,
 ) -> Result<()> {
     // Without the programs for it the cores halt, and the table says how slow that makes them.
     let _awake = [SERVER_CORE, CLIENT_CORE].map(|core| Spinner::start(core, Priority::Idle).ok());
     let end_of_waiting = Instant::now() + QUIET_WAIT_MAX;
     for attack in attacks {
-        let mut trial = Trial::new(attack, victim);
+        let mut trial = Trial::new(attack, victim, disturbed);
         while trial.wanted() > 0 {
-            wait_for_quiet_host(STOLEN_MAX, end_of_waiting)?;
+            if disturbed == Disturbed::Repeated {
+                wait_for_quiet_host(STOLEN_MAX, end_of_waiting)?;
+            }
             trial.run(programs)?;
         }
         trial.tell(table);
@@ -120,6 +133,7 @@ struct Trial {
     name: String,
     per_s: u32,
     victim: Victim,
+    policy: Disturbed,
     ratios: Vec<f64>,
     /// The same from the intended time on.
     intended_ratios: Vec<f64>,
@@ -128,16 +142,17 @@ struct Trial {
     lost: u64,
     /// How often the attacker came in the time in which it came least often.
     strikes_min: Option<u32>,
-    /// Pairs without a second that counts.
+    /// Pairs of which the host left no second alone in one half.
     disturbed: usize,
 }
 
 impl Trial {
-    fn new((name, per_s): (String, u32), victim: Victim) -> Self {
+    fn new((name, per_s): (String, u32), victim: Victim, policy: Disturbed) -> Self {
         Self {
             name,
             per_s,
             victim,
+            policy,
             ratios: Vec::new(),
             intended_ratios: Vec::new(),
             p99s_us: Vec::new(),
@@ -149,7 +164,7 @@ impl Trial {
 
     /// Pairs that are still to be run.
     fn wanted(&self) -> usize {
-        match self.disturbed < DISTURBED_MAX {
+        match self.policy == Disturbed::Counted || self.disturbed < DISTURBED_MAX {
             true => PAIRS - self.ratios.len(),
             false => 0,
         }
@@ -226,14 +241,20 @@ impl Trial {
     /// Takes a pair of a run in, if the host left a second of each half alone.
     fn add(&mut self, run: &RunFile, pair: usize, stolen: &[f64]) -> Result<()> {
         let (first, second) = (2 * pair, 2 * pair + 1);
-        let (with, without) = match is_attacked(first) {
-            true => (quiet_seconds(first, stolen), quiet_seconds(second, stolen)),
-            false => (quiet_seconds(second, stolen), quiet_seconds(first, stolen)),
+        let (attacked, calm) = match is_attacked(first) {
+            true => (first, second),
+            false => (second, first),
         };
+        let mut with = quiet_seconds(attacked, stolen);
+        let mut without = quiet_seconds(calm, stolen);
         if with.is_empty() || without.is_empty() {
             eprintln!("   {}: the host left no second alone", self.name);
             self.disturbed += 1;
-            return Ok(());
+            if self.policy == Disturbed::Repeated {
+                return Ok(());
+            }
+            with = inner_seconds(attacked).collect();
+            without = inner_seconds(calm).collect();
         }
         let with_us = p99_us(run, "service", &with)?;
         let without_us = p99_us(run, "service", &without)?;
@@ -295,13 +316,18 @@ fn is_attacked(window: usize) -> bool {
 /// The generator's seconds of a window that count: neither the first nor the last, and of those
 /// which the host left alone. `stolen` is what it took in each of our seconds and the next one.
 fn quiet_seconds(window: usize, stolen: &[f64]) -> Vec<usize> {
-    let begin = LEAD_S + window * WINDOW_S;
     let is_quiet = |second: &usize| {
         stolen
             .get(*second)
             .is_some_and(|stolen| *stolen <= STOLEN_MAX)
     };
-    (begin + 1..begin + WINDOW_S - 1).filter(is_quiet).collect()
+    inner_seconds(window).filter(is_quiet).collect()
+}
+
+/// The seconds of a window but the first and the last.
+fn inner_seconds(window: usize) -> Range<usize> {
+    let begin = LEAD_S + window * WINDOW_S;
+    begin + 1..begin + WINDOW_S - 1
 }
 
 /// The median of these seconds.
