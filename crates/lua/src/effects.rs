@@ -132,6 +132,12 @@ impl Effects {
         self.dead_sends
     }
 
+    /// Bytes that they hold in memory.
+    pub fn memory_bytes(&self) -> usize {
+        let entries = self.entries.capacity() * size_of::<Entry>();
+        entries + self.payloads.capacity() + self.reasons.capacity()
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -143,7 +149,7 @@ impl Effects {
     }
 
     /// Forgets them. Memory is kept for the next callback up to [`KEEP_BYTES`].
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.entries.clear();
         self.payloads.clear();
         self.reasons.clear();

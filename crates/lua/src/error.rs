@@ -1,6 +1,7 @@
 //! What can go wrong with a service, and whose fault it is.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::{error, fmt, io};
 
 /// A service that could not be loaded, or a callback that failed.
@@ -63,6 +64,17 @@ pub enum ScriptError {
         /// The limit in bytes, if it was ours and not the system's.
         bytes_max: Option<usize>,
     },
+    /// A callback took longer than it may, and was stopped.
+    Overran {
+        /// The line that ran.
+        at: Box<Place>,
+        /// The callback that ran, or [`LOADING`].
+        callback: &'static str,
+        /// How long it may take.
+        timeout: Duration,
+        /// The calls that led there, one a line, innermost first.
+        traceback: String,
+    },
     /// The virtual machine could not be set up.
     Machine {
         /// The service's name.
@@ -106,7 +118,8 @@ impl ScriptError {
             | Self::NotATable { .. }
             | Self::NoCallback { .. }
             | Self::Raised { .. }
-            | Self::OutOfMemory { .. } => Fault::Script,
+            | Self::OutOfMemory { .. }
+            | Self::Overran { .. } => Fault::Script,
             Self::Machine { .. } => Fault::Host,
         }
     }
@@ -120,7 +133,8 @@ impl ScriptError {
             | Self::NotATable { at, .. }
             | Self::NoCallback { at, .. }
             | Self::Raised { at, .. }
-            | Self::OutOfMemory { at, .. } => &at.service,
+            | Self::OutOfMemory { at, .. }
+            | Self::Overran { at, .. } => &at.service,
         }
     }
 
@@ -133,7 +147,8 @@ impl ScriptError {
             | Self::NotATable { at, .. }
             | Self::NoCallback { at, .. }
             | Self::Raised { at, .. }
-            | Self::OutOfMemory { at, .. } => Some(at),
+            | Self::OutOfMemory { at, .. }
+            | Self::Overran { at, .. } => Some(at),
         }
     }
 
@@ -144,7 +159,7 @@ impl ScriptError {
 
     /// The calls that led to the error, one a line, innermost first; empty if nothing ran.
     pub fn traceback(&self) -> &str {
-        if let Self::Raised { traceback, .. } = self {
+        if let Self::Raised { traceback, .. } | Self::Overran { traceback, .. } = self {
             traceback
         } else {
             ""
@@ -211,6 +226,15 @@ impl fmt::Display for ScriptError {
             } => {
                 write!(f, "{callback}: Lua ran out of memory")
             }
+            Self::Overran {
+                at,
+                callback,
+                timeout,
+                ..
+            } => {
+                let timeout_ms = timeout.as_millis();
+                write!(f, "{callback} was stopped after {timeout_ms} ms at {at}")
+            }
             Self::Machine { message, .. } => write!(f, "the Lua machine failed: {message}"),
         }
     }
@@ -274,6 +298,27 @@ pub(crate) fn raised(
         callback,
         message: message.trim_end().into(),
         traceback,
+    }
+}
+
+impl ScriptError {
+    /// The same error, of a callback that was stopped for taking longer than `timeout`.
+    pub(crate) fn overran(self, timeout: Duration) -> Self {
+        let Self::Raised {
+            at,
+            callback,
+            traceback,
+            ..
+        } = self
+        else {
+            return self;
+        };
+        Self::Overran {
+            at,
+            callback,
+            timeout,
+            traceback,
+        }
     }
 }
 

@@ -42,7 +42,7 @@ pub enum Outcome {
 /// What the client of a refused message is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The code of the close frame: 1002, 1003 or 1007 (RFC 6455, 7.4.1).
+    /// The code of the close frame: 1002, 1003, 1007 or 1009 (RFC 6455, 7.4.1).
     pub code: u16,
     /// At most 123 bytes.
     pub reason: String,
@@ -92,9 +92,10 @@ impl Instance {
     /// Runs `onStart`. To be called once, before any message.
     pub fn start(&mut self, effects: &mut Effects) -> Result<(), ScriptError> {
         let turn = TurnGuard::begin(&self.turn, effects);
-        let result = self.callbacks.start.call::<()>(());
+        let start = || self.callbacks.start.call::<()>(());
+        let result = self.loaded.call("onStart", start);
         drop(turn);
-        result.map_err(|error| self.loaded.failed(&error, "onStart"))
+        result
     }
 
     /// Runs `onMessage` with one message. A text payload must be valid UTF-8. What is not a message
@@ -108,12 +109,12 @@ impl Instance {
     ) -> Result<Outcome, ScriptError> {
         let turn = TurnGuard::begin(&self.turn, effects);
         turn.shared.borrow_mut().live.insert(handler);
-        let result = match self.protocol {
+        let result = self.loaded.call("onMessage", || match self.protocol {
             Protocol::Raw => self.raw_message(handler, opcode, payload),
             Protocol::Lapps => self.lapps_message(handler, opcode, payload),
-        };
+        });
         drop(turn);
-        result.map_err(|error| self.loaded.failed(&error, "onMessage"))
+        result
     }
 
     fn raw_message(
@@ -122,11 +123,10 @@ impl Instance {
         opcode: Opcode,
         payload: &[u8],
     ) -> mlua::Result<Outcome> {
-        let arguments = (
-            handler.to_number(),
-            opcode.as_u8(),
-            self.loaded.string(payload)?,
-        );
+        let Ok(message) = self.loaded.string(payload) else {
+            return Ok(Outcome::refused(1009, DOES_NOT_FIT));
+        };
+        let arguments = (handler.to_number(), opcode.as_u8(), message);
         self.callbacks
             .message
             .call(arguments)
@@ -145,7 +145,7 @@ impl Instance {
         let read = |ledger: &Ledger| document::from_cbor(payload, ledger);
         let message = match self.loaded.documents.make(&self.loaded.lua, read)? {
             Ok(message) => message,
-            Err(Problem::Full) => return Err(mlua::Error::MemoryError(Problem::Full.to_string())),
+            Err(Problem::Full) => return Ok(Outcome::refused(1009, DOES_NOT_FIT)),
             Err(problem) => return Ok(Outcome::refused(1007, &format!("no CBOR: {problem}"))),
         };
         let kind = match lapps::classify(&message) {
@@ -169,17 +169,19 @@ impl Instance {
     ) -> Result<(), ScriptError> {
         let turn = TurnGuard::begin(&self.turn, effects);
         turn.shared.borrow_mut().live.remove(handler);
-        let result = self.callbacks.disconnect.call::<()>(handler.to_number());
+        let disconnect = || self.callbacks.disconnect.call::<()>(handler.to_number());
+        let result = self.loaded.call("onDisconnect", disconnect);
         drop(turn);
-        result.map_err(|error| self.loaded.failed(&error, "onDisconnect"))
+        result
     }
 
     /// Runs `onShutdown`. To be called once, last.
     pub fn shutdown(&mut self, effects: &mut Effects) -> Result<(), ScriptError> {
         let turn = TurnGuard::begin(&self.turn, effects);
-        let result = self.callbacks.shutdown.call::<()>(());
+        let shutdown = || self.callbacks.shutdown.call::<()>(());
+        let result = self.loaded.call("onShutdown", shutdown);
         drop(turn);
-        result.map_err(|error| self.loaded.failed(&error, "onShutdown"))
+        result
     }
 
     /// The service's name.
@@ -246,6 +248,10 @@ impl Drop for TurnGuard<'_> {
         mem::swap(&mut self.shared.borrow_mut().effects, self.effects);
     }
 }
+
+/// What a client is told whose message would take the rest of the memory: it is no failure of the
+/// service, which goes on.
+const DOES_NOT_FIT: &str = "the message does not fit the memory of the service";
 
 /// The functions that every reactive service must have.
 const CALLBACKS: [&str; 4] = ["onStart", "onMessage", "onDisconnect", "onShutdown"];

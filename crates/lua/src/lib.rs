@@ -8,7 +8,7 @@
 //! Services are trusted: they have every library of LuaJIT, `io`, `os`, `debug` and `ffi`
 //! included, like services of LAppS. What an instance is protected from is mistakes: an error, a
 //! missing callback, a wrong argument or too many effects never reach another instance or another
-//! connection.
+//! connection, and a callback that does not end is stopped.
 
 mod broker;
 mod document;
@@ -24,6 +24,7 @@ mod machine;
 mod modules;
 mod source;
 mod standalone;
+mod watchdog;
 
 // The public interface is:
 pub use broker::{Broker, QUEUE_MESSAGES, StopFlag};

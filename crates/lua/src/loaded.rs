@@ -2,6 +2,7 @@
 //! common.
 
 use std::fs;
+use std::time::Duration;
 
 use mlua::chunk::ChunkMode;
 use mlua::{Lua, LuaString, Table, Value};
@@ -11,6 +12,7 @@ use crate::machine;
 use crate::modules::nljson::Documents;
 use crate::modules::{self, Role};
 use crate::source::{LoadOptions, ServiceSource};
+use crate::watchdog::{Ending, TimeLimit};
 
 pub(crate) struct Loaded {
     pub(crate) lua: Lua,
@@ -18,6 +20,8 @@ pub(crate) struct Loaded {
     /// The service's file, without a line: where errors are, unless they say more.
     pub(crate) place: Place,
     memory_bytes_max: Option<usize>,
+    time: TimeLimit,
+    callback_timeout: Option<Duration>,
 }
 
 impl Loaded {
@@ -37,6 +41,7 @@ impl Loaded {
         let lua = machine::create().map_err(failed)?;
         let documents = Documents::new(options.memory_bytes_max);
         modules::install(&lua, source, options, role, &documents).map_err(failed)?;
+        let time = TimeLimit::new(&lua).map_err(failed)?;
         if modules::is_taken(&lua, &source.name).map_err(failed)? {
             return Err(source.name_taken());
         }
@@ -45,6 +50,24 @@ impl Loaded {
             documents,
             place,
             memory_bytes_max: options.memory_bytes_max,
+            time,
+            callback_timeout: options.callback_timeout,
+        })
+    }
+
+    /// Runs a callback of the service, for as long as it may take.
+    pub(crate) fn call<R>(
+        &self,
+        callback: &'static str,
+        call: impl FnOnce() -> mlua::Result<R>,
+    ) -> Result<R, ScriptError> {
+        let Ending { result, is_stopped } = self.time.run(self.callback_timeout, call);
+        result.map_err(|error| {
+            let error = self.failed(&error, callback);
+            match self.callback_timeout {
+                Some(timeout) if is_stopped => error.overran(timeout),
+                Some(_) | None => error,
+            }
         })
     }
 
@@ -71,9 +94,7 @@ impl Loaded {
                 self.failed(&error, LOADING)
             }
         })?;
-        let value = function
-            .call::<Value>(())
-            .map_err(|error| self.failed(&error, LOADING))?;
+        let value = self.call(LOADING, || function.call::<Value>(()))?;
         let Value::Table(service) = value else {
             return Err(ScriptError::NotATable {
                 at: Box::new(self.place.clone()),

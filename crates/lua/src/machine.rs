@@ -5,7 +5,12 @@
     reason = "the libraries debug and ffi can break memory safety"
 )]
 
+use std::sync::Once;
+
 use mlua::{Lua, LuaOptions, StdLib};
+use tracing::warn;
+
+use crate::watchdog;
 
 /// A LuaJIT machine with every standard library; without `jit` nothing would be compiled.
 pub(crate) fn create() -> mlua::Result<Lua> {
@@ -15,8 +20,17 @@ pub(crate) fn create() -> mlua::Result<Lua> {
     // file is loaded as text, never as bytecode.
     let lua = unsafe { Lua::unsafe_new_with(StdLib::ALL, LuaOptions::default()) };
     lua.load(NO_EXIT).set_name("=moonwire").exec()?;
+    if !watchdog::is_able() {
+        static WARNING: Once = Once::new();
+        WARNING.call_once(|| warn!("{NOT_ABLE}"));
+        lua.load("jit.off()").exec()?;
+    }
     Ok(lua)
 }
+
+const NOT_ABLE: &str = "LuaJIT was built without LUAJIT_ENABLE_CHECKHOOK, so that a compiled loop \
+    could not be stopped: services run without the compiler, several times slower; build it in the \
+    folder of its sources, whose .cargo/config.toml sets it";
 
 /// It would end the process under all other services and connections, without a word.
 const NO_EXIT: &str = "function os.exit()

@@ -50,7 +50,7 @@ pub(crate) fn install(
         let table = match module {
             Module::Mqr => mqr::module(lua, &options.broker, &options.stop, documents, at_bound)?,
             Module::Murmur => murmur::module(lua)?,
-            Module::Nap => nap::module(lua)?,
+            Module::Nap => nap::module(lua, &options.stop)?,
             Module::Time => clock::lapps_module(lua)?,
         };
         globals.raw_set(module.name(), table)?;

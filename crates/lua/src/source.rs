@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::broker::{Broker, StopFlag};
 use crate::effects::EffectLimits;
@@ -127,10 +128,15 @@ impl ServiceSource {
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
     /// Bytes the virtual machine may hold, code of the JIT compiler not counted; `None` is
-    /// unlimited. Beyond it a callback fails with [`ScriptError::OutOfMemory`], the garbage is
-    /// collected and the instance goes on. With a limit every string and table that enters Lua is
-    /// made under protection, which costs up to a tenth of a microsecond each.
+    /// unlimited. Beyond it a callback fails with [`ScriptError::OutOfMemory`] and the garbage is
+    /// collected; the instance could go on, but has lost what it was about to do. With a limit
+    /// every string and table that enters Lua is made under protection, which costs up to a tenth
+    /// of a microsecond each.
     pub memory_bytes_max: Option<usize>,
+    /// How long one callback may take, and the file when it is loaded; after it they are stopped
+    /// with [`ScriptError::Overran`]. `None` is unlimited. The `run` of a standalone service has no
+    /// limit. What blocks on purpose does not count: sleeping, waiting at a queue.
+    pub callback_timeout: Option<Duration>,
     /// Bounds on what one callback may ask for.
     pub effects: EffectLimits,
     /// The channels and queues that it shares with all other services of the server.

@@ -1,6 +1,6 @@
 //! A service that serves no connections: it runs on a thread of its own until it has to stop.
 
-use mlua::Table;
+use mlua::{Function, Table};
 
 use crate::error::{LOADING, ScriptError};
 use crate::loaded::Loaded;
@@ -29,23 +29,25 @@ impl Standalone {
         Ok(Self { loaded })
     }
 
-    /// Runs `init`. To be called once, first.
+    /// Runs `init`, for as long as a callback may take. To be called once, first.
     pub fn init(&mut self) -> Result<(), ScriptError> {
-        self.call("init")
+        let init = self.callback("init")?;
+        self.loaded.call("init", || init.call(()))
     }
 
     /// Runs `run`, to its end, which comes when the service likes, or must stop.
     pub fn run(&mut self) -> Result<(), ScriptError> {
-        self.call("run")
+        let run = self.callback("run")?;
+        run.call(())
+            .map_err(|error| self.loaded.failed(&error, "run"))
     }
 
-    fn call(&self, callback: &'static str) -> Result<(), ScriptError> {
+    /// The function that the service has under this name now.
+    fn callback(&self, name: &str) -> Result<Function, ScriptError> {
         let globals = self.loaded.lua.globals();
         let service = globals.raw_get::<Table>(self.name());
-        let function = service.and_then(|service| service.get::<mlua::Function>(callback));
-        let function = function.map_err(|error| self.loaded.failed(&error, LOADING))?;
-        let done = function.call::<()>(());
-        done.map_err(|error| self.loaded.failed(&error, callback))
+        let function = service.and_then(|service| service.get(name));
+        function.map_err(|error| self.loaded.failed(&error, LOADING))
     }
 
     /// The service's name.

@@ -97,6 +97,8 @@ pub struct Session {
     is_paused: bool,
     /// Whether an input was given out to be polled: from `open` or `unread` until `settle`.
     is_read: bool,
+    /// Whether the caller has yet to deal with what it polled; see `hold`.
+    is_held: bool,
     /// Whether a ping was sent and nothing was heard since.
     is_pinged: bool,
     /// Whether the peer ended its stream.
@@ -199,6 +201,7 @@ impl Session {
             peer,
             phase: Phase::Active,
             is_paused: false,
+            is_held: false,
             is_read: false,
             is_pinged: false,
             is_ended: false,
@@ -257,7 +260,7 @@ impl Session {
     /// The peer ended its stream. If something is unread the event comes after that, from `poll`.
     pub fn on_end_of_stream(&mut self, now: Time) -> Option<SessionEvent<'_>> {
         // By TLS it may have ended before, which leaves nothing to be polled.
-        let has_unread = self.has_unread() && !self.kept.rest().is_empty();
+        let has_unread = self.has_unread() && (self.is_held || !self.kept.rest().is_empty());
         self.is_ended = true;
         match self.phase {
             // What was received before comes first; then `poll` gives the event.

@@ -8,6 +8,7 @@ use crate::broker::{Broker, Posting, Queue, StopFlag};
 use crate::document::Parcel;
 use crate::modules::nljson::{self, Documents};
 use crate::modules::run_prelude;
+use crate::watchdog;
 
 /// A queue as a script holds it.
 struct QueueHandle(Arc<Queue>);
@@ -55,7 +56,7 @@ fn posting(lua: &Lua, host: &Table, stop: StopFlag, at_bound: AtBound) -> mlua::
             let parcel = nljson::with(&message, Parcel::pack)?;
             let parcel = parcel.map_err(|problem| problem.to_string())?;
             let posting = match at_bound {
-                AtBound::Wait => queue.post(parcel, &stop),
+                AtBound::Wait => watchdog::outside(|| queue.post(parcel, &stop)),
                 AtBound::Refuse => queue.try_post(parcel),
             };
             match posting {
@@ -78,7 +79,7 @@ fn receiving(lua: &Lua, host: &Table, stop: &StopFlag, documents: &Documents) ->
                 Err(problem) => return Ok((None, Some(problem))),
             };
             let parcel = match waits {
-                true => queue.receive(&stop),
+                true => watchdog::outside(|| queue.receive(&stop)),
                 false => queue.try_receive(),
             };
             let Some(parcel) = parcel else {

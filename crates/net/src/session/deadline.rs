@@ -41,6 +41,7 @@ impl Session {
             (Phase::Active, Stage::Handshake(_)) => {
                 Some(self.heard + self.limits.handshake_timeout)
             }
+            (Phase::Active, Stage::Open(_)) if self.is_held => None,
             (Phase::Active, Stage::Open(_)) if self.is_paused => {
                 Some(self.heard + self.limits.write_timeout)
             }

@@ -194,6 +194,24 @@ impl Session {
         self.can_keep() && (self.is_ended || !self.kept.rest().is_empty())
     }
 
+    /// Server: the caller goes on with this peer only after [`resume`](Self::resume), and keeps
+    /// whatever comes until then. The peer's silence does not count meanwhile, nor does its end, as
+    /// what it asked is still to be answered.
+    pub fn hold(&mut self) {
+        self.is_held = true;
+    }
+
+    /// What held it up is over.
+    pub fn resume(&mut self, now: Time) {
+        self.is_held = false;
+        self.note_heard(now);
+    }
+
+    /// Whether the caller has something to do before it goes on.
+    pub fn is_held(&self) -> bool {
+        self.is_held
+    }
+
     /// Whether what is kept now comes up again: once the handshake is over, until the peer's close
     /// frame has come.
     pub fn can_keep(&self) -> bool {
