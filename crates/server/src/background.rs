@@ -144,6 +144,7 @@ impl Broadcasts for Announcer {
 pub(crate) fn options(service: &StandaloneService) -> LoadOptions {
     LoadOptions {
         memory_bytes_max: service.memory_bytes_max,
+        callback_timeout: service.callback_timeout,
         ..LoadOptions::default()
     }
 }

@@ -28,8 +28,8 @@ mod worker;
 pub use acl::{Acl, AclPolicy};
 pub use cidr::Cidr;
 pub use config::{
-    Config, ConfigError, LappsConversion, LappsHome, Limits, LogFormat, OnBrokenService, Overrides,
-    QueuePolicy, Service, StandaloneService, Tls, check_log_filter,
+    Config, ConfigError, Execution, LappsConversion, LappsHome, Limits, LogFormat, OnBrokenService,
+    Overrides, QueuePolicy, Service, StandaloneService, Tls, check_log_filter,
 };
 pub use error::ServerError;
 pub use origin::AllowedOrigins;

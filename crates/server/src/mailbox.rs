@@ -49,6 +49,12 @@ impl Wake for moonwire_net::Waker {
     }
 }
 
+impl Wake for std::thread::Thread {
+    fn wake(&self) {
+        self.unpark();
+    }
+}
+
 impl<T, W: Wake> Mailbox<T, W> {
     /// An empty one for at most `places_max` letters, and about `bytes_max` bytes in them: a letter
     /// that was given a place may exceed it.
@@ -67,9 +73,19 @@ impl<T, W: Wake> Mailbox<T, W> {
         }
     }
 
-    /// Says how to wake the reader. Only the first call counts.
+    /// Says how to wake the reader, and wakes it if something is here already. Only the first call
+    /// counts.
     pub(crate) fn set_waker(&self, waker: W) {
-        let _ = self.waker.set(waker);
+        let inner = self.lock();
+        if self.waker.set(waker).is_ok() && !inner.letters.is_empty() {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.waker.get() {
+            waker.wake();
+        }
     }
 
     /// Takes a place for a later [`post`](Self::post); false when all are taken, or too many bytes
@@ -93,8 +109,7 @@ impl<T, W: Wake> Mailbox<T, W> {
     }
 
     fn take_place(&self, inner: &mut Inner<T>) -> bool {
-        let MailboxLoad { places, bytes } = inner.load;
-        let free = !inner.closed && places < self.places_max && bytes < self.bytes_max;
+        let free = !inner.closed && self.has_room(inner.load, 1);
         inner.load.places += usize::from(free);
         free
     }
@@ -104,7 +119,8 @@ impl<T, W: Wake> Mailbox<T, W> {
         self.lock().load.places -= 1;
     }
 
-    /// Puts a letter that holds `bytes` in memory in its place and wakes the reader; gives it back
+    /// Puts a letter that holds `bytes` in memory in its place and wakes the reader, which reads to
+    /// the end or wakes itself; gives it back
     /// when the reader has gone.
     pub(crate) fn post(&self, letter: T, bytes: usize) -> Result<(), T> {
         self.put(letter, bytes)
@@ -122,11 +138,13 @@ impl<T, W: Wake> Mailbox<T, W> {
             inner.load.places = inner.load.places.saturating_sub(1);
             return Err(letter);
         }
+        // A reader takes all letters, or wakes itself for the others.
+        let is_first = inner.letters.is_empty();
         inner.letters.push_back((letter, bytes));
         inner.load.bytes += bytes;
         drop(inner);
-        if let Some(waker) = self.waker.get() {
-            waker.wake();
+        if is_first {
+            self.wake();
         }
         Ok(())
     }
@@ -140,6 +158,22 @@ impl<T, W: Wake> Mailbox<T, W> {
         drop(inner);
         self.taken.notify_one();
         Some(letter)
+    }
+
+    /// Whether there is a place, and room for a byte.
+    pub(crate) fn has_place(&self) -> bool {
+        let inner = self.lock();
+        !inner.closed && self.has_room(inner.load, 1)
+    }
+
+    /// Whether less than half of the places and of the bytes are taken.
+    pub(crate) fn is_half_empty(&self) -> bool {
+        self.has_room(self.lock().load, 2)
+    }
+
+    /// Whether the load is below this part of the bounds.
+    fn has_room(&self, load: MailboxLoad, part: usize) -> bool {
+        load.places < self.places_max.div_ceil(part) && load.bytes < self.bytes_max.div_ceil(part)
     }
 
     /// What is here or on its way.
@@ -156,6 +190,18 @@ impl<T, W: Wake> Mailbox<T, W> {
         drop(inner);
         self.taken.notify_all();
         letters.into_iter().map(|(letter, _)| letter)
+    }
+
+    /// Takes nothing any more, drops what is here, and wakes the reader, which has lost who writes
+    /// to it.
+    pub(crate) fn abandon(&self) {
+        drop(self.close());
+        self.wake();
+    }
+
+    /// Whether it takes nothing any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().closed
     }
 
     /// The state, also after a panic of another holder: no invariant is broken half-way.

@@ -14,7 +14,6 @@ use tracing::error;
 use crate::background::{self, Background, Nowhere};
 use crate::config::{Config, Limits, Tls};
 use crate::error::ServerError;
-use crate::event::Letter;
 use crate::metrics;
 use crate::process;
 use crate::shared::Shared;
@@ -51,6 +50,7 @@ impl Server {
             workers,
             acl,
             on_broken_service,
+            connection_weight,
             tls,
             tls_versions,
             limits,
@@ -62,7 +62,7 @@ impl Server {
         let tls = load_tls(tls.as_ref(), tls_versions)?;
         process::prepare();
         let (addresses, listeners) = bind(&listen, workers, &limits)?;
-        let shared = Arc::new(Shared::new(
+        let shared = Shared::new(
             services,
             standalone,
             workers,
@@ -70,7 +70,11 @@ impl Server {
             acl,
             limits,
             tls,
-        ));
+        );
+        let shared = Arc::new(Shared {
+            connection_weight,
+            ..shared
+        });
         let order = StopUnlessStarted(Some(Stopper {
             shared: Arc::clone(&shared),
         }));
@@ -96,14 +100,7 @@ impl Server {
             starts.push(start);
         }
         drop(ready);
-        // Threads that wait for a start that does not come end by themselves.
-        for result in readiness.iter().take(workers) {
-            result?;
-        }
-        for start in starts {
-            // It fails only if the thread has panicked, which `wait` reports.
-            let _ = start.send(());
-        }
+        start_together(&readiness, starts)?;
         background.start(&shared, true)?;
         order.disarm();
         // Every virtual machine has read its code.
@@ -169,11 +166,27 @@ impl Server {
         }
         // Without workers the services run as long as they like.
         if self.shared.workers() > 0 {
-            self.shared.stop_services();
+            self.shared.stop();
         }
         self.background.join();
         result.map(|()| metrics::table(&self.shared.stats))
     }
+}
+
+/// Lets the workers begin once all are ready. Those that wait for a start that does not come end by
+/// themselves.
+fn start_together(
+    readiness: &Receiver<Result<(), ServerError>>,
+    starts: Vec<Sender<()>>,
+) -> Result<(), ServerError> {
+    for result in readiness.iter().take(starts.len()) {
+        result?;
+    }
+    for start in starts {
+        // It fails only if the thread has panicked, which `wait` reports.
+        let _ = start.send(());
+    }
+    Ok(())
 }
 
 /// Stops a server: it accepts no more, sends 1001 to all, waits for them up to
@@ -186,10 +199,7 @@ pub struct Stopper {
 impl Stopper {
     /// Gives the order. Further ones change nothing.
     pub fn stop(&self) {
-        self.shared.stop_services();
-        for mailbox in &self.shared.mailboxes {
-            mailbox.order(Letter::Stop);
-        }
+        self.shared.stop();
     }
 
     /// How long the server waits for its clients after the order.
@@ -271,6 +281,7 @@ impl Member {
         let driver = EpollDriver::new().map_err(ServerError::Worker)?;
         self.shared.mailboxes[self.worker].set_waker(driver.waker());
         self.shared.broadcasts[self.worker].set_waker(driver.waker());
+        self.shared.done[self.worker].set_waker(driver.waker());
         let workers = self.shared.mailboxes.len();
         let scripts = Scripts::start(&self.shared, self.worker, workers)?;
         Ok(Worker::new(

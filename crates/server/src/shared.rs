@@ -16,7 +16,7 @@ use crate::mailbox::Mailbox;
 use crate::router::Router;
 use crate::sources::Sources;
 use crate::stats::Stats;
-use crate::worker::{Broadcast, log_failure};
+use crate::worker::{Broadcast, Done, log_failure};
 
 /// The whole server, as its workers see it.
 #[derive(Debug)]
@@ -47,8 +47,12 @@ pub(crate) struct Shared {
     pub(crate) mailboxes: Vec<Mailbox<Letter, Waker>>,
     /// By worker: what is broadcast by other threads.
     pub(crate) broadcasts: Vec<Mailbox<Broadcast, Waker>>,
+    /// By worker: what callbacks on other threads came to.
+    pub(crate) done: Vec<Mailbox<Done, Waker>>,
     /// The channels and queues of all services.
     pub(crate) broker: Arc<Broker>,
+    /// What a connection weighs against an event that waits, where workers are compared.
+    pub(crate) connection_weight: f64,
     /// The order to all services to stop.
     pub(crate) stop: StopFlag,
     /// The services that run by themselves.
@@ -89,6 +93,7 @@ impl Shared {
             .collect();
         let mailbox = || Mailbox::new(limits.handovers_per_worker_max, limits.handover_bytes_max());
         let broadcasts = || Mailbox::new(BROADCASTS_MAX, BROADCAST_BYTES_MAX);
+        let done = || Mailbox::new(DONE_MAX, DONE_BYTES_MAX);
         Self {
             owners: services.iter().map(owners).collect(),
             router: Router::new(&services),
@@ -98,7 +103,9 @@ impl Shared {
             tls,
             mailboxes: std::iter::repeat_with(mailbox).take(workers).collect(),
             broadcasts: std::iter::repeat_with(broadcasts).take(workers).collect(),
+            done: std::iter::repeat_with(done).take(workers).collect(),
             broker: Arc::default(),
+            connection_weight: 1.0,
             stop: StopFlag::default(),
             standalone_running: standalone.iter().map(|_| AtomicUsize::new(0)).collect(),
             standalone,
@@ -133,12 +140,21 @@ impl Shared {
         Ok(())
     }
 
-    /// Orders every service to stop, also one that waits in a call.
-    pub(crate) fn stop_services(&self) {
+    /// Orders everybody to stop, also a service that waits in a call. Further orders change
+    /// nothing.
+    pub(crate) fn stop(&self) {
         self.stop.set();
         self.broker.wake();
+        for mailbox in &self.mailboxes {
+            mailbox.order(Letter::Stop);
+        }
     }
 }
+
+/// Callbacks on other threads whose effects one worker has not applied yet, and the bytes of those.
+/// At the bound these threads wait.
+const DONE_MAX: usize = 4096;
+const DONE_BYTES_MAX: usize = 64 << 20;
 
 /// Our limits in the words of the net room.
 fn session_limits(limits: &Limits, message_bytes_max: usize) -> SessionLimits {

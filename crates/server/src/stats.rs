@@ -45,6 +45,8 @@ pub(crate) struct WorkerStats {
     pub(crate) handed_over: Counter,
     /// Connections taken from another worker.
     pub(crate) taken_over: Counter,
+    /// Connections with input that waits for a later turn.
+    pub(crate) waiting_events: Counter,
     /// Turns of the loop.
     pub(crate) turns: Counter,
     /// Handshakes that are not over.

@@ -5,16 +5,20 @@
 //! connection that has something to say, once.
 
 mod answer;
+mod balance;
 mod broadcast;
 mod connections;
 mod deliver;
 mod depart;
+mod done;
 mod handshakes;
 mod ledger;
+mod resident;
 mod scripts;
 mod subscriptions;
+mod threaded;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -35,8 +39,11 @@ use broadcast::Fanouts;
 use connections::{Connections, Stage};
 use handshakes::Handshakes;
 use ledger::Ledger;
-pub(crate) use scripts::{Scripts, log_failure, options, source};
+pub(crate) use resident::log_failure;
+use scripts::Place;
+pub(crate) use scripts::{Scripts, options, source};
 use subscriptions::Subscriptions;
+pub(crate) use threaded::Done;
 
 /// A worker. `D` is the driver of the real or of the simulated world.
 pub(crate) struct Worker<D: Driver> {
@@ -68,6 +75,8 @@ struct Desk {
     /// in the next turn, so that nobody waits for one that has much to answer. Each once: those
     /// with `is_unread`.
     unread: VecDeque<SocketId>,
+    /// Connections whose next message finds no place in the mailbox of their instance.
+    waiting: HashMap<Place, Vec<SocketId>>,
     /// What this turn took so far, as [`WORK_PER_CALL`] counts it.
     turn_work: usize,
     /// Whether somebody in `unread` was put off because a turn took too long for others.
@@ -108,6 +117,7 @@ impl<D: Driver> Worker<D> {
             timers: Timers::new(),
             dirty: Vec::new(),
             unread: VecDeque::new(),
+            waiting: HashMap::new(),
             turn_work: 0,
             is_behind: false,
             subscriptions: Subscriptions::default(),
@@ -140,6 +150,7 @@ impl<D: Driver> Worker<D> {
         }
         // Whoever waits for a place must not wait for ever.
         drop(self.desk.shared.broadcasts[self.desk.worker].close());
+        drop(self.desk.shared.done[self.desk.worker].close());
         for letter in self.desk.mailbox().close() {
             // Dropped, which closes its socket.
             if matches!(letter, Letter::Handover(_)) {
@@ -170,6 +181,8 @@ impl<D: Driver> Worker<D> {
         }
         // Before anybody is cut, everybody is told: that a server goes away takes no time to write.
         self.flush();
+        let waiting_events = self.desk.unread.len() as u64;
+        self.desk.stats.waiting_events.set(waiting_events);
         let compressor_bytes = compressor_bytes() as u64;
         self.desk.stats.compressor_bytes.set(compressor_bytes);
         self.regulate_accepting(now);
@@ -257,6 +270,7 @@ impl<D: Driver> Worker<D> {
             Completion::Woken => {
                 self.read_letters();
                 self.read_broadcasts();
+                self.read_done();
             }
             // A server connects to nobody.
             Completion::Connected { socket, .. } => self.driver.close(socket),

@@ -53,6 +53,7 @@ pub(super) fn config(text: &Text<'_>, overrides: &Overrides) -> Result<Config, C
         workers,
         acl: acl(text, &file.server.acl)?,
         on_broken_service,
+        connection_weight: connection_weight(text, &file.server)?,
         log: log(text, &file.server)?,
         log_format: log_format(text, &file.server)?,
         tls: tls(text, file.tls.as_ref(), overrides)?,
@@ -95,6 +96,18 @@ fn on_broken_service(text: &Text<'_>, table: &ServerTable) -> Result<OnBrokenSer
             Err(text.error(name.span(), sentence))
         }
     }
+}
+
+fn connection_weight(text: &Text<'_>, table: &ServerTable) -> Result<f64, ConfigError> {
+    let Some(weight) = &table.connection_weight else {
+        return Ok(1.0);
+    };
+    let (number, bounds) = (*weight.get_ref(), 0.0..=1000.0);
+    if bounds.contains(&number) {
+        return Ok(number);
+    }
+    let sentence = format!("connection_weight = {number} must be from 0 to 1000");
+    Err(text.error(weight.span(), sentence))
 }
 
 fn log(text: &Text<'_>, table: &ServerTable) -> Result<String, ConfigError> {

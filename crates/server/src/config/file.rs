@@ -32,6 +32,7 @@ pub(super) struct ServerTable {
     pub(super) listen: Option<Spanned<OneOrMany>>,
     pub(super) workers: Option<Number>,
     pub(super) on_broken_service: Option<Spanned<String>>,
+    pub(super) connection_weight: Option<Spanned<f64>>,
     pub(super) log: Option<Spanned<String>>,
     pub(super) log_format: Option<Spanned<String>>,
     pub(super) allowed_origins: Option<Vec<Spanned<String>>>,
@@ -107,6 +108,8 @@ pub(super) struct ServiceTable {
     pub(super) instances: Option<Number>,
     pub(super) message_bytes_max: Option<Number>,
     pub(super) memory_bytes_max: Option<Number>,
+    pub(super) callback_timeout_ms: Option<Number>,
+    pub(super) execution: Option<Spanned<String>>,
     pub(super) protocol: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) preload: Vec<Spanned<String>>,

@@ -398,7 +398,7 @@ impl Bounded<'_> {
 pub(super) const MIB: usize = 1024 * 1024;
 /// No message is larger than this.
 pub(super) const GIB: usize = 1024 * MIB;
-const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+pub(super) const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 /// RFC 6455, 5.2: the longest frame header, for which each message of a queue is counted.
 pub(crate) const FRAME_HEADER_BYTES_MAX: usize = 14;
 /// Room beside one largest message for what was queued before it: the answers to a full read of

@@ -53,6 +53,9 @@ pub struct Config {
     pub limits: Limits,
     /// What a service that cannot be started means for the others.
     pub on_broken_service: OnBrokenService,
+    /// What a connection weighs against an event that waits, where workers are compared that could
+    /// take a new one.
+    pub connection_weight: f64,
     /// The services in the order in which they start; targets are all different.
     pub services: Vec<Service>,
     /// The services that run by themselves, in the order in which they start.
@@ -226,6 +229,16 @@ pub enum QueuePolicy {
     Drop,
 }
 
+/// On which thread the callbacks of an instance run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Execution {
+    /// On that of the worker that has its connections: the fastest way, but while one runs, nobody
+    /// else there is served.
+    Inline,
+    /// On one of its own.
+    Threaded,
+}
+
 /// One service and where it is reached.
 #[derive(Clone, Debug)]
 pub struct Service {
@@ -242,6 +255,11 @@ pub struct Service {
     /// Bytes that each of its virtual machines may hold; None: as many as there are. Beyond it a
     /// callback fails.
     pub memory_bytes_max: Option<usize>,
+    /// How long one of its callbacks may take; None: as long as it likes. After it the callback is
+    /// stopped and its connection closed.
+    pub callback_timeout: Option<Duration>,
+    /// On which thread its callbacks run.
+    pub execution: Execution,
     /// What its clients send.
     pub protocol: Protocol,
     /// Modules of LAppS that it finds as globals, each once.
@@ -271,6 +289,8 @@ pub struct StandaloneService {
     pub instances: usize,
     /// Bytes that each of its virtual machines may hold; None: as many as there are.
     pub memory_bytes_max: Option<usize>,
+    /// How long its file and `init` may take; None: as long as they like. `run` always may.
+    pub callback_timeout: Option<Duration>,
     /// Modules of LAppS that it finds as globals, each once.
     pub preload: Vec<Module>,
     /// What the service reads as `moonwire.config`.

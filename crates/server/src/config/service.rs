@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use moonwire_lua::{Module, Protocol};
 use toml::Spanned;
@@ -11,10 +12,11 @@ use super::acl::acl;
 use super::deflate::deflate;
 use super::depends::start_order;
 use super::file::ServiceTable;
-use super::limits::{Bounded, GIB};
+use super::limits::{Bounded, DAY_MS, GIB};
 use super::sentence::Text;
 use super::{
-    ConfigError, HEALTH, Limits, METRICS, OnBrokenService, Overrides, Service, StandaloneService,
+    ConfigError, Execution, HEALTH, Limits, METRICS, OnBrokenService, Overrides, Service,
+    StandaloneService,
 };
 use crate::acl::Acl;
 use crate::origin::AllowedOrigins;
@@ -95,6 +97,7 @@ impl Services<'_> {
             folder: self.chosen_folder(name, table, span)?,
             instances: number.or("instances", &table.instances, 1, 1..=INSTANCES_MAX)?,
             memory_bytes_max: memory(text, table)?,
+            callback_timeout: callback_timeout(text, table, START_TIMEOUT_MS)?,
             preload: preload(text, table)?,
             config: json(&toml::Value::Table(table.config.clone())),
             is_late: false,
@@ -135,6 +138,8 @@ impl Services<'_> {
                 1..=GIB,
             )?,
             memory_bytes_max: memory(text, table)?,
+            callback_timeout: callback_timeout(text, table, CALLBACK_TIMEOUT_MS)?,
+            execution: execution(text, table)?,
             protocol: protocol(text, table)?,
             preload: preload(text, table)?,
             subprotocol: subprotocol(text, table)?,
@@ -165,6 +170,8 @@ impl Services<'_> {
             instances: self.workers,
             message_bytes_max: self.limits.message_bytes_max,
             memory_bytes_max: None,
+            callback_timeout: Some(Duration::from_millis(CALLBACK_TIMEOUT_MS)),
+            execution: Execution::Inline,
             protocol: Protocol::Raw,
             preload: Vec::new(),
             subprotocol: None,
@@ -323,6 +330,7 @@ fn reactive_key(table: &ServiceTable) -> Option<&'static str> {
     let keys = [
         ("target", table.target.is_some()),
         ("message_bytes_max", table.message_bytes_max.is_some()),
+        ("execution", table.execution.is_some()),
         ("protocol", table.protocol.is_some()),
         ("subprotocol", table.subprotocol.is_some()),
         ("deflate", table.deflate.is_some()),
@@ -339,6 +347,30 @@ fn memory(text: &Text<'_>, table: &ServiceTable) -> Result<Option<usize>, Config
     let bounds = MEMORY_BYTES_MIN..=MEMORY_BYTES_MAX;
     let bytes = Bounded { text }.or("memory_bytes_max", memory, MEMORY_BYTES_MAX, bounds)?;
     Ok(memory.is_some().then_some(bytes))
+}
+
+fn callback_timeout(
+    text: &Text<'_>,
+    table: &ServiceTable,
+    default_ms: u64,
+) -> Result<Option<Duration>, ConfigError> {
+    let (key, bounds) = ("callback_timeout_ms", 0..=DAY_MS);
+    let timeout_ms = Bounded { text }.or(key, &table.callback_timeout_ms, default_ms, bounds)?;
+    Ok((timeout_ms > 0).then_some(Duration::from_millis(timeout_ms)))
+}
+
+fn execution(text: &Text<'_>, table: &ServiceTable) -> Result<Execution, ConfigError> {
+    let Some(name) = &table.execution else {
+        return Ok(Execution::Inline);
+    };
+    match name.get_ref().as_str() {
+        "inline" => Ok(Execution::Inline),
+        "threaded" => Ok(Execution::Threaded),
+        other => {
+            let sentence = format!("the execution `{other}` must be \"inline\" or \"threaded\"");
+            Err(text.error(name.span(), sentence))
+        }
+    }
 }
 
 /// `allowed_origins`, of the server or of a service.
@@ -454,6 +486,12 @@ fn json(value: &toml::Value) -> serde_json::Value {
 
 /// A virtual machine with its modules takes some hundred KiB before it does anything.
 const MEMORY_BYTES_MIN: usize = 1024 * 1024;
+
+/// Who shares a worker with a service waits for so long at most.
+const CALLBACK_TIMEOUT_MS: u64 = 1000;
+
+/// Nobody but the start of the server waits for a standalone service.
+const START_TIMEOUT_MS: u64 = 10_000;
 
 /// Half of what a pointer of this kernel reaches: no limit at all.
 const MEMORY_BYTES_MAX: usize = 1 << 46;

@@ -86,10 +86,7 @@ impl Desk {
                 let reason = HandshakeFailure::CrossSite;
                 self.reply(socket, 403, &[TEXT], CROSS_SITE, Some(reason));
             }
-            Route::Service(service) => match scripts.choose(service) {
-                Some(place) => self.admit(socket, place),
-                None => self.hand_over(socket, service, driver),
-            },
+            Route::Service(service) => self.place(socket, service, scripts, driver),
         }
     }
 
@@ -110,7 +107,7 @@ impl Desk {
     }
 
     /// Accepts the connection for the instance at `place`, unless there are too many already.
-    fn admit(&mut self, socket: SocketId, place: Place) {
+    pub(super) fn admit(&mut self, socket: SocketId, place: Place) {
         let handler = self.connections.name(self.worker, socket);
         let is_full = self.connections.open() >= self.shared.limits.connections_per_worker_max;
         let (Some(handler), false) = (handler, is_full) else {
@@ -162,25 +159,7 @@ impl Desk {
         stats.connections.add(1);
     }
 
-    /// Sends the connection to a worker that owns an instance of `service`, the next in turn that
-    /// has room in its mailbox.
-    fn hand_over(&mut self, socket: SocketId, service: u16, driver: &mut impl Driver) {
-        let owners = &self.shared.owners[usize::from(service)];
-        let turn = self.rotation;
-        self.rotation = self.rotation.wrapping_add(1);
-        let owner = (0..owners.len())
-            .map(|i| owners[turn.wrapping_add(i) % owners.len()])
-            .find(|owner| self.shared.mailboxes[*owner].reserve());
-        let Some(worker) = owner else {
-            return self.refuse_busy(socket);
-        };
-        let leaving = Stage::Leaving { worker, service };
-        if self.connections.change(socket, leaving).is_some() {
-            driver.detach(socket);
-        }
-    }
-
-    fn refuse_busy(&mut self, socket: SocketId) {
+    pub(super) fn refuse_busy(&mut self, socket: SocketId) {
         let reason = Some(HandshakeFailure::Busy);
         let status = self.shared.limits.busy_status;
         self.reply(socket, status, &RETRY, b"too many connections\n", reason);

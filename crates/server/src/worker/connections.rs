@@ -50,6 +50,20 @@ pub(crate) enum Stage {
     Over,
 }
 
+impl Stage {
+    /// The instance that is told of the connection's messages.
+    pub(crate) fn listener(self) -> Option<Place> {
+        match self {
+            Self::Open {
+                place,
+                is_closing: false,
+                ..
+            } => Some(place),
+            Self::Open { .. } | Self::Handshake | Self::Leaving { .. } | Self::Over => None,
+        }
+    }
+}
+
 /// The table. Boxes, because the table doubles when it grows and most of it may be empty.
 #[derive(Default)]
 pub(crate) struct Connections {

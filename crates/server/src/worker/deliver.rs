@@ -10,7 +10,8 @@ use tracing::warn;
 
 use super::answer::Asked;
 use super::connections::Stage;
-use super::scripts::{Place, Reaction, Scripts};
+use super::resident::Reaction;
+use super::scripts::{Place, Scripts};
 use super::subscriptions::Subscriber;
 use super::{Desk, WORK_PER_TURN, Worker};
 use crate::config::QueuePolicy;
@@ -82,6 +83,32 @@ impl<D: Driver> Worker<D> {
     }
 }
 
+/// What one connection took of a turn.
+#[derive(Default)]
+struct Share {
+    /// As [`WORK_PER_CALL`] counts it.
+    work: usize,
+    events: usize,
+    delivered_bytes: usize,
+    compression_work: usize,
+    /// Whether the next look goes on with the same message.
+    has_more: bool,
+}
+
+impl Share {
+    fn look(&mut self, input: &Input<'_>) {
+        self.work = input.work() + self.events * WORK_PER_EVENT;
+    }
+
+    /// Whether the rest has to wait for a later turn.
+    fn is_taken(&self) -> bool {
+        self.has_more
+            || self.work >= WORK_PER_READ
+            || self.delivered_bytes >= BYTES_PER_READ
+            || self.compression_work >= COMPRESSION_WORK_PER_READ
+    }
+}
+
 impl Desk {
     /// Answers each event in `input`, or as many as the client takes the answers to and as its
     /// part of this turn allows: the rest is kept until then, or for a later turn. All of it is
@@ -95,27 +122,26 @@ impl Desk {
         driver: &mut impl Driver,
         now: Time,
     ) {
-        let (mut work, mut events, mut delivered_bytes, mut compression_work) = (0, 0, 0, 0);
-        let (mut has_more, is_late) = (false, self.turn_work >= WORK_PER_TURN);
+        let is_late = self.turn_work >= WORK_PER_TURN;
+        let mut share = Share::default();
         while let Some(connection) = self.connections.of_socket(socket) {
             let stage = connection.stage;
-            work = input.work() + events * WORK_PER_EVENT;
+            if let Some(place) = connection.wait_for_place(scripts) {
+                self.waiting.entry(place).or_default().push(socket);
+            }
+            share.look(&input);
             // Behind the peer's close frame only the end of the stream is looked for, which is
             // quick; nothing is kept then.
-            let is_served = has_more
-                || is_late
-                || work >= WORK_PER_READ
-                || delivered_bytes >= BYTES_PER_READ
-                || compression_work >= COMPRESSION_WORK_PER_READ;
+            let is_served = is_late || connection.is_held() || share.is_taken();
             if is_served && connection.session.can_keep() || connection.session.is_full() {
                 connection.session.keep(input);
                 break;
             }
             let Some(event) = connection.session.poll(&mut input, now) else {
-                work = input.work() + events * WORK_PER_EVENT;
+                share.look(&input);
                 break;
             };
-            events += 1;
+            share.events += 1;
             match event {
                 SessionEvent::Message { opcode, payload } => {
                     let Stage::Open {
@@ -129,10 +155,10 @@ impl Desk {
                     let service = &self.stats.services[usize::from(place.service)];
                     service.messages_in.add(1);
                     service.bytes_in.add(payload.len() as u64);
-                    delivered_bytes += payload.len();
+                    share.delivered_bytes += payload.len();
                     let reaction = scripts.message(place, handler, opcode, payload, effects);
                     self.apply(place, effects, driver);
-                    compression_work += take_compression_work();
+                    share.compression_work += take_compression_work();
                     self.react(place, handler, reaction);
                 }
                 SessionEvent::Request(request) => {
@@ -143,7 +169,7 @@ impl Desk {
                 SessionEvent::Failed(error) => {
                     self.depart(socket, Some(&error), scripts, effects, driver)
                 }
-                SessionEvent::More => has_more = true,
+                SessionEvent::More => share.has_more = true,
                 // A pong is sent by the session itself; upgrades and refusals are for clients.
                 SessionEvent::Ping(_)
                 | SessionEvent::Pong(_)
@@ -152,7 +178,7 @@ impl Desk {
             }
         }
         self.settle(socket, scripts, effects, driver, now);
-        self.turn_work += work + delivered_bytes + compression_work;
+        self.turn_work += share.work + share.delivered_bytes + share.compression_work;
         self.is_behind |= is_late;
     }
 
@@ -219,9 +245,14 @@ impl Desk {
     }
 
     /// The connection whose message was handled goes on or ends.
-    fn react(&mut self, place: Place, handler: Handler, reaction: Reaction) {
+    pub(super) fn react(&mut self, place: Place, handler: Handler, reaction: Reaction) {
         match reaction {
             Reaction::Continue => {}
+            Reaction::Later => {
+                if let Some(connection) = self.connections.of_handler(handler, place) {
+                    connection.session.hold();
+                }
+            }
             Reaction::Close => self.close(place, handler, CloseCode::NORMAL, ""),
             Reaction::Refuse(Refusal { code, reason }) => {
                 self.failed(place, Failure::Message);
@@ -231,6 +262,10 @@ impl Desk {
             Reaction::Failed => {
                 self.failed(place, Failure::LuaError);
                 self.close(place, handler, CloseCode::INTERNAL_ERROR, "");
+            }
+            Reaction::Replaced => {
+                self.failed(place, Failure::LuaError);
+                self.orphan(place);
             }
         }
     }

@@ -1,12 +1,12 @@
 //! The ends of connections, and of the worker.
 
-use moonwire_lua::Effects;
+use moonwire_lua::{Effects, Handler};
 use moonwire_net::{Driver, Session, SessionError, SocketId};
 use moonwire_proto::{CloseCode, RequestError};
 use tracing::debug;
 
 use super::connections::{Connection, Stage};
-use super::scripts::Scripts;
+use super::scripts::{Place, Scripts};
 use super::subscriptions::Subscriber;
 use super::{Desk, Phase, Worker};
 use crate::stats::{Failure, HandshakeFailure};
@@ -45,7 +45,8 @@ impl Desk {
             return;
         };
         let deadline = connection.session.deadline();
-        let goes_on = connection.session.has_unread() && !connection.session.is_full();
+        let session = &connection.session;
+        let goes_on = session.has_unread() && !session.is_full() && !connection.is_held();
         if goes_on && !std::mem::replace(&mut connection.is_unread, true) {
             self.unread.push_back(socket);
         }
@@ -76,23 +77,27 @@ impl Desk {
                 self.mark_dirty(socket);
             }
             Some(Stage::Open { place, handler, .. }) => {
-                self.subscriptions.forget(Subscriber { place, handler });
-                // Still waiting, but no longer for a connection of the service.
-                let connection = self.connections.of_socket(socket);
-                let queued = connection.map_or(0, |connection| connection.held.write_queue);
-                let service = &self.stats.services[usize::from(place.service)];
-                service.connected.sub(1);
-                service.write_queue_bytes.sub(queued as u64);
+                self.leave_service(socket, place, handler);
                 if let Some(error) = error {
-                    service.failed(failure(error));
+                    self.failed(place, failure(error));
                     debug!(handler = handler.as_u64(), "a connection ended: {error}");
                 }
-                if !scripts.disconnect(place, handler, effects) {
-                    self.failed(place, Failure::LuaError);
-                }
+                let reaction = scripts.disconnect(place, handler, effects);
                 self.apply(place, effects, driver);
+                self.react(place, handler, reaction);
             }
         }
+    }
+
+    /// A connection is none of the service's any more.
+    pub(super) fn leave_service(&mut self, socket: SocketId, place: Place, handler: Handler) {
+        self.subscriptions.forget(Subscriber { place, handler });
+        // Still waiting, but no longer for a connection of the service.
+        let connection = self.connections.of_socket(socket);
+        let queued = connection.map_or(0, |connection| connection.held.write_queue);
+        let service = &self.stats.services[usize::from(place.service)];
+        service.connected.sub(1);
+        service.write_queue_bytes.sub(queued as u64);
     }
 
     /// Forgets the connection of a socket that is closed or has left.
@@ -106,6 +111,28 @@ impl Desk {
 }
 
 impl Connection {
+    /// Holds it up if its next message would find no place; returns where it has to wait for one.
+    pub(super) fn wait_for_place(&mut self, scripts: &Scripts) -> Option<Place> {
+        let place = self.stage.listener()?;
+        let waits = scripts.is_full(place) && self.session.can_keep() && !self.session.is_held();
+        waits.then(|| {
+            self.session.hold();
+            place
+        })
+    }
+
+    /// Whether it waits for a callback on another thread, whose messages still count.
+    pub(super) fn is_held(&self) -> bool {
+        let is_closing = matches!(
+            self.stage,
+            Stage::Open {
+                is_closing: true,
+                ..
+            }
+        );
+        self.session.is_held() && !is_closing
+    }
+
     /// Begins the close handshake, if there was one to open the connection.
     pub(super) fn close(&mut self, code: CloseCode, reason: &str) {
         if let Stage::Open { is_closing, .. } = &mut self.stage {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use moonwire_lua::{
-    EffectLimits, Effects, Handler, Instance, LoadOptions, Opcode, Outcome, Refusal, ScriptError,
-    ServiceSource, log_line,
+    EffectLimits, Effects, Handler, LoadOptions, Opcode, ScriptError, ServiceSource,
 };
-use tracing::error;
 
-use crate::config::{REPLIES_EXPECTED, Service};
+use super::resident::{Reaction, Resident};
+use super::threaded::Threaded;
+use crate::config::{Execution, REPLIES_EXPECTED, Service};
 use crate::shared::Shared;
 
 /// The instances of one worker, by service.
@@ -20,9 +20,17 @@ pub(crate) struct Scripts {
 
 /// One service's instances on this worker.
 struct Local {
-    instances: Vec<Instance>,
+    instances: Vec<Seat>,
     /// The instance that takes the next connection. Invariant: below `instances.len()` or 0.
     next: usize,
+}
+
+/// Where an instance runs.
+enum Seat {
+    /// On the worker's own thread.
+    Inline(Box<Resident>),
+    /// On one of its own.
+    Threaded(Threaded),
 }
 
 /// One instance of one service, on the worker that asks.
@@ -37,7 +45,7 @@ pub(crate) struct Place {
 impl Scripts {
     /// Loads and starts the instances that belong to `worker` of `workers`.
     pub(crate) fn start(
-        shared: &Shared,
+        shared: &Arc<Shared>,
         worker: usize,
         workers: usize,
     ) -> Result<Self, ScriptError> {
@@ -46,7 +54,7 @@ impl Scripts {
             let count = (0..service.instances)
                 .filter(|i| i % workers == worker)
                 .count();
-            let instances = match instances(shared, service, count) {
+            let instances = match seats(shared, worker, index, count) {
                 Ok(instances) => instances,
                 Err(failure) => {
                     // Of several workers one says so.
@@ -61,6 +69,12 @@ impl Scripts {
         Ok(Self { services: started })
     }
 
+    /// Whether an instance of `service` is here.
+    pub(crate) fn has(&self, service: u16) -> bool {
+        let local = self.services.get(usize::from(service));
+        local.is_some_and(|local| !local.instances.is_empty())
+    }
+
     /// The instance that takes the next connection of `service`, in turn; None if none is here.
     pub(crate) fn choose(&mut self, service: u16) -> Option<Place> {
         let local = self.services.get_mut(usize::from(service))?;
@@ -72,7 +86,7 @@ impl Scripts {
         Some(Place { service, instance })
     }
 
-    /// Runs `onMessage`; an error is logged here, with its traceback.
+    /// Runs `onMessage`, or has it run; an error is logged, with its traceback.
     pub(crate) fn message(
         &mut self,
         place: Place,
@@ -81,90 +95,102 @@ impl Scripts {
         payload: &[u8],
         effects: &mut Effects,
     ) -> Reaction {
-        let Some(instance) = self.instance(place) else {
-            return Reaction::Failed;
-        };
-        match instance.message(handler, opcode, payload, effects) {
-            Ok(Outcome::Continue) => Reaction::Continue,
-            Ok(Outcome::Stop) => Reaction::Close,
-            Ok(Outcome::Refused(refusal)) => Reaction::Refuse(refusal),
-            Err(failure) => {
-                log_failure(&failure, Some(handler));
-                Reaction::Failed
+        match self.seat_mut(place) {
+            Some(Seat::Inline(resident)) => resident.message(handler, opcode, payload, effects),
+            Some(Seat::Threaded(threaded)) => {
+                effects.clear();
+                threaded.message(handler, opcode, payload)
             }
+            None => Reaction::Failed,
         }
     }
 
-    /// Runs `onDisconnect`; false if it failed, which is logged here.
+    /// Runs `onDisconnect`, or has it run; an error is logged.
     pub(crate) fn disconnect(
         &mut self,
         place: Place,
         handler: Handler,
         effects: &mut Effects,
-    ) -> bool {
-        let Some(instance) = self.instance(place) else {
-            return false;
-        };
-        let result = instance.disconnect(handler, effects);
-        if let Err(failure) = &result {
-            log_failure(failure, Some(handler));
+    ) -> Reaction {
+        match self.seat_mut(place) {
+            Some(Seat::Inline(resident)) => resident.disconnect(handler, effects),
+            Some(Seat::Threaded(threaded)) => {
+                effects.clear();
+                threaded.disconnect(handler);
+                Reaction::Later
+            }
+            None => Reaction::Failed,
         }
-        result.is_ok()
     }
 
-    /// Runs every `onShutdown`. Everybody is gone, so what they want sent is forgotten.
+    /// Whether the instance has a mailbox and no place in it.
+    pub(crate) fn is_full(&self, place: Place) -> bool {
+        matches!(self.seat(place), Some(Seat::Threaded(threaded)) if threaded.is_full())
+    }
+
+    /// Whether those who wait for a place may go on.
+    pub(crate) fn is_half_empty(&self, place: Place) -> bool {
+        match self.seat(place) {
+            Some(Seat::Threaded(threaded)) => threaded.is_half_empty(),
+            Some(Seat::Inline(_)) | None => true,
+        }
+    }
+
+    /// Runs every `onShutdown`, and waits for threads as long as a worker may take.
     pub(crate) fn shutdown(&mut self, effects: &mut Effects) {
-        for instance in self
-            .services
-            .iter_mut()
-            .flat_map(|local| &mut local.instances)
-        {
-            if let Err(failure) = instance.shutdown(effects) {
-                log_failure(&failure, None);
+        let mut threads = Vec::new();
+        for seat in self.services.iter_mut().flat_map(|l| &mut l.instances) {
+            match seat {
+                Seat::Inline(resident) => resident.shutdown(effects),
+                Seat::Threaded(threaded) => {
+                    threaded.begin_shutdown();
+                    threads.push(&*threaded);
+                }
             }
         }
+        threads.into_iter().for_each(Threaded::await_end);
     }
 
-    fn instance(&mut self, place: Place) -> Option<&mut Instance> {
+    fn seat(&self, place: Place) -> Option<&Seat> {
+        let local = self.services.get(usize::from(place.service))?;
+        local.instances.get(usize::from(place.instance))
+    }
+
+    fn seat_mut(&mut self, place: Place) -> Option<&mut Seat> {
         let local = self.services.get_mut(usize::from(place.service))?;
         local.instances.get_mut(usize::from(place.instance))
     }
 }
 
 /// Loads and starts so many instances.
-fn instances(
-    shared: &Shared,
-    service: &Service,
+fn seats(
+    shared: &Arc<Shared>,
+    worker: usize,
+    index: usize,
     count: usize,
-) -> Result<Vec<Instance>, ScriptError> {
-    let source = source(service);
-    let options = LoadOptions {
-        broker: Arc::clone(&shared.broker),
-        stop: shared.stop.clone(),
-        ..options(service)
+) -> Result<Vec<Seat>, ScriptError> {
+    let service = &shared.services[index];
+    let seat = |instance| {
+        let source = source(service);
+        let options = LoadOptions {
+            broker: Arc::clone(&shared.broker),
+            stop: shared.stop.clone(),
+            ..options(service)
+        };
+        let place = Place {
+            service: index as u16,
+            instance: instance as u16,
+        };
+        match service.execution {
+            Execution::Inline => {
+                Resident::start(source, options).map(|resident| Seat::Inline(Box::new(resident)))
+            }
+            Execution::Threaded => {
+                Threaded::start(shared, worker, place, source, options).map(Seat::Threaded)
+            }
+        }
     };
-    let mut effects = Effects::new();
-    let mut instances = Vec::with_capacity(count);
-    for _ in 0..count {
-        let mut instance = Instance::load_with(&source, &options)?;
-        // Nobody is connected yet, so there is nobody to send anything to.
-        instance.start(&mut effects)?;
-        instances.push(instance);
-    }
-    Ok(instances)
-}
-
-/// What the service thinks of its connection after a message.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Reaction {
-    /// It goes on.
-    Continue,
-    /// The callback did not return true: this connection ends, the instance stays.
-    Close,
-    /// The message was none of its protocol: this connection ends, the instance stays.
-    Refuse(Refusal),
-    /// The callback raised an error.
-    Failed,
+    (0..count).map(seat).collect()
 }
 
 /// How much each instance of `service` may use. One callback may send as many of the largest
@@ -174,6 +200,7 @@ pub(crate) fn options(service: &Service) -> LoadOptions {
     let replies = REPLIES_EXPECTED.saturating_mul(service.message_bytes_max);
     LoadOptions {
         memory_bytes_max: service.memory_bytes_max,
+        callback_timeout: service.callback_timeout,
         effects: EffectLimits {
             bytes_max: effects.bytes_max.max(replies),
             ..effects
@@ -192,21 +219,3 @@ pub(crate) fn source(service: &Service) -> ServiceSource {
         preload: service.preload.clone(),
     }
 }
-
-/// One line in the log, and one for each call that led there.
-pub(crate) fn log_failure(failure: &ScriptError, handler: Option<Handler>) {
-    let handler = handler.map(Handler::as_u64);
-    let sentence = failure.to_string();
-    let sentence = log_line(&sentence);
-    match failure.traceback() {
-        "" => error!(handler, "{sentence}"),
-        traceback => {
-            let calls: Vec<_> = traceback.lines().take(CALLS_MAX).map(log_line).collect();
-            error!(handler, "{sentence}\n{}", calls.join("\n"));
-        }
-    }
-}
-
-/// Lines of a traceback that are logged; LuaJIT itself leaves out what is between the first ten
-/// and the last eleven calls.
-const CALLS_MAX: usize = 32;

@@ -41,6 +41,28 @@ fn a_stop_in_the_middle_leaves_nobody_behind() {
     });
 }
 
+/// All connections come to one worker; both have the service.
+#[test]
+fn connections_that_all_come_to_one_worker_are_spread() {
+    let mut world = World::with(1, 0, 2, "", 2);
+    for _ in 0..200 {
+        world.clients.connect(addr(0), "/moody", IDLE);
+        world.turn();
+    }
+    let shared = Arc::clone(&world.shared);
+    let connected = |worker: usize| shared.stats.workers[worker].services[0].connected.value();
+    for _ in 0..TURNS_MAX {
+        if connected(0) + connected(1) == 200 {
+            break;
+        }
+        world.turn();
+    }
+    let (here, there) = (connected(0), connected(1));
+    assert_eq!(here + there, 200);
+    assert!(here.abs_diff(there) <= 40, "{here} and {there}");
+    assert!(here >= there, "what came there stays, as far as it may");
+}
+
 /// A connection that fails on its way to another worker counts as what it failed of.
 #[test]
 fn what_ends_a_connection_that_leaves_is_named() {
@@ -167,8 +189,19 @@ impl World {
 
     /// With these lines of `[limits]`.
     fn limited(seed: u64, resets_per_10_000: u32, workers: usize, limits: &str) -> Self {
+        Self::with(seed, resets_per_10_000, workers, limits, 1)
+    }
+
+    /// With so many instances.
+    fn with(
+        seed: u64,
+        resets_per_10_000: u32,
+        workers: usize,
+        limits: &str,
+        instances: usize,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let config = config(&folder, workers, limits);
+        let config = config(&folder, workers, limits, instances);
         let shared = Arc::new(Shared::new(
             config.services,
             Vec::new(),
@@ -296,14 +329,15 @@ impl World {
     }
 }
 
-/// One service, one instance, on the first worker. All clients have one address, which is counted.
-fn config(folder: &TempDir, workers: usize, limits: &str) -> Config {
+/// One service, its instances on the workers in turn. All clients have one address, which is
+/// counted.
+fn config(folder: &TempDir, workers: usize, limits: &str, instances: usize) -> Config {
     let app = folder.path().join("apps/moody");
     std::fs::create_dir_all(&app).unwrap();
     std::fs::write(app.join("moody.lua"), MOODY).unwrap();
     let toml = format!(
         "[server]\nworkers = {workers}\n[limits]\nsource_limits_exempt = []\n{limits}\
-         [services.moody]\ntarget = '/moody'\ninstances = 1\n\
+         [services.moody]\ntarget = '/moody'\ninstances = {instances}\n\
          [services.moody.config]\nnote = '{}'\n",
         folder.path().join("note").display()
     );
@@ -311,6 +345,9 @@ fn config(folder: &TempDir, workers: usize, limits: &str) -> Config {
     std::fs::write(&file, toml).unwrap();
     Config::load(&file, &Overrides::default()).unwrap()
 }
+
+/// The deeds of a client that only stays.
+const IDLE: usize = usize::MAX;
 
 /// A loop of clients in the same world.
 struct Clients {
@@ -371,7 +408,7 @@ impl Clients {
         for (_, session, deeds) in &mut self.sessions {
             let untaken_bytes = self.driver.untaken_bytes(session.socket());
             let _ = session.on_deadline(untaken_bytes, now);
-            if session.is_open() {
+            if session.is_open() && *deeds != IDLE {
                 act(session, deeds, rng);
             }
         }

@@ -3,11 +3,16 @@
 use std::time::{Duration, Instant};
 
 use crate::client::{CLOSE, Client, TEXT};
-use crate::fixture::{Fixture, Folder};
+use crate::fixture::{EXECUTIONS, Fixture, Folder};
 
 #[test]
 fn on_disconnect_comes_once_however_a_connection_ends() {
-    let server = Folder::new("[server]\nworkers = 1\n[services.diary]\ntarget = '/diary'\n")
+    EXECUTIONS.into_iter().for_each(one_good_bye);
+}
+
+fn one_good_bye(execution: &str) {
+    let diary = "[server]\nworkers = 1\n[services.diary]\ntarget = '/diary'\n";
+    let server = Folder::new(&format!("{diary}{execution}"))
         .app("diary", DIARY)
         .start();
     let [mut in_order, mut reset, mut ended, mut broken] =
@@ -97,10 +102,14 @@ fn a_stopping_server_says_1001_and_waits() {
 
 #[test]
 fn a_stopping_server_cuts_who_does_not_go() {
-    let server =
-        Folder::new("[limits]\ndrain_timeout_ms = 50\n[services.diary]\ntarget = '/diary'\n")
-            .app("diary", DIARY)
-            .start();
+    EXECUTIONS.into_iter().for_each(cut);
+}
+
+fn cut(execution: &str) {
+    let diary = "[limits]\ndrain_timeout_ms = 50\n[services.diary]\ntarget = '/diary'\n";
+    let server = Folder::new(&format!("{diary}{execution}"))
+        .app("diary", DIARY)
+        .start();
     let note = server.folder.path().join("note");
     let mut client = server.connect("/diary");
     client.send(TEXT, format!("note {}", note.display()).as_bytes());

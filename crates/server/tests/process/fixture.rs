@@ -8,6 +8,10 @@ use tempfile::TempDir;
 
 use crate::client::Client;
 
+/// Both ways to run the callbacks of a service, as the end of its table: the clients of either must
+/// see the same.
+pub(crate) const EXECUTIONS: [&str; 2] = ["", "execution = 'threaded'\n"];
+
 /// A folder with a configuration and services.
 pub(crate) struct Folder {
     folder: TempDir,

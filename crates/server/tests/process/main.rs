@@ -7,6 +7,7 @@
 //! - `handover`: connections on their way to a worker that is busy
 //! - `configuration`: one sentence for each mistake
 //! - `broadcast`: standalone services, broadcasts and queues
+//! - `callbacks`: those that take too long, and those on a thread of their own
 //! - `lapps`: the LAppS protocol
 //! - `starting`: the order of services, and services that cannot start
 //! - `tls`: the hand-over of an encrypted connection
@@ -18,6 +19,7 @@
 
 mod addresses;
 mod broadcast;
+mod callbacks;
 mod client;
 mod configuration;
 mod ending;

@@ -1,7 +1,7 @@
 //! Messages, services and what keeps them apart.
 
 use crate::client::{BINARY, CLOSE, Client, PING, PONG, TEXT, frame};
-use crate::fixture::{Fixture, Folder};
+use crate::fixture::{EXECUTIONS, Fixture, Folder};
 
 #[test]
 fn text_and_binary_come_back_as_they_were() {
@@ -139,7 +139,12 @@ fn amplify_answers_as_often_as_it_is_told() {
 
 #[test]
 fn a_lua_error_ends_its_connection_and_nothing_else() {
-    let server = Folder::new("[server]\nworkers = 1\n[services.moody]\ntarget = '/moody'\n")
+    EXECUTIONS.into_iter().for_each(lua_error);
+}
+
+fn lua_error(execution: &str) {
+    let moody = "[server]\nworkers = 1\n[services.moody]\ntarget = '/moody'\n";
+    let server = Folder::new(&format!("{moody}{execution}"))
         .app("moody", MOODY)
         .start();
     let (mut victim, mut neighbour) = (server.connect("/moody"), server.connect("/moody"));
@@ -204,9 +209,13 @@ fn a_service_has_a_limit_of_its_own() {
 /// One instance on two workers: whichever worker accepts a connection, the one instance counts it.
 #[test]
 fn a_connection_goes_to_the_worker_that_owns_the_instance() {
-    let server = Folder::new(
-        "[server]\nworkers = 2\n[services.counter]\ntarget = '/counter'\ninstances = 1\n",
-    )
+    EXECUTIONS.into_iter().for_each(one_owner);
+}
+
+fn one_owner(execution: &str) {
+    let server = Folder::new(&format!(
+        "[server]\nworkers = 2\n[services.counter]\ntarget = '/counter'\ninstances = 1\n{execution}"
+    ))
     .app("counter", COUNTER)
     .start();
     // The kernel spreads connections over two listeners by a hash: that none of 40 takes the
@@ -258,10 +267,13 @@ fn a_subprotocol_is_chosen_only_if_it_is_offered() {
 
 #[test]
 fn instances_share_no_clients() {
-    let server = Folder::new(
-        "[server]\nworkers = 1\n[services.relay]\ntarget = '/relay'\n\
-                              instances = 2\n",
-    )
+    EXECUTIONS.into_iter().for_each(no_shared_clients);
+}
+
+fn no_shared_clients(execution: &str) {
+    let server = Folder::new(&format!(
+        "[server]\nworkers = 1\n[services.relay]\ntarget = '/relay'\ninstances = 2\n{execution}"
+    ))
     .app("relay", RELAY)
     .start();
     let mut clients = [
@@ -289,7 +301,12 @@ fn instances_share_no_clients() {
 /// after it has closed a connection itself.
 #[test]
 fn a_handler_is_dead_when_its_connection_is_gone() {
-    let server = Folder::new("[server]\nworkers = 1\n[services.late]\ntarget = '/late'\n")
+    EXECUTIONS.into_iter().for_each(dead_handler);
+}
+
+fn dead_handler(execution: &str) {
+    let late = "[server]\nworkers = 1\n[services.late]\ntarget = '/late'\n";
+    let server = Folder::new(&format!("{late}{execution}"))
         .app("late", LATE)
         .start();
     let mut first = server.connect("/late");
@@ -304,27 +321,51 @@ fn a_handler_is_dead_when_its_connection_is_gone() {
     assert_eq!(server.metric("moonwire_failures_total", "dead_handler"), 1);
 }
 
-/// What a service hoards ends the connection that made it do so, and neither the service nor the
-/// server.
+/// An instance that has used up its memory is replaced; its connections end, and those of others do
+/// not.
 #[test]
-fn a_service_that_needs_too_much_memory_fails_and_goes_on() {
+fn an_instance_without_memory_is_replaced() {
+    for execution in EXECUTIONS {
+        let server = Folder::new(&format!(
+            "[server]\nworkers = 1\n[services.hoard]\ntarget = '/hoard'\ninstances = 2\n\
+             memory_bytes_max = 8388608\n{execution}"
+        ))
+        .app("hoard", HOARD)
+        .start();
+        for round in 1..4 {
+            // In turn: the first and the third belong to one instance.
+            let mut clients = [(); 4].map(|()| server.connect("/hoard"));
+            for client in &mut clients {
+                assert_eq!(client.ask("hello").text(), "hello");
+            }
+            let [greedy, other, companion, fourth] = &mut clients;
+            greedy.send(TEXT, b"hoard");
+            assert_eq!(greedy.receive().code(), 1011);
+            assert_eq!(companion.receive().code(), 1011);
+            assert_eq!(other.ask("still here").text(), "still here");
+            assert_eq!(fourth.ask("still here").text(), "still here");
+            server.await_metric("moonwire_failures_total", "kind=\"lua_error\"", round);
+            drop(clients);
+            server.await_metric("moonwire_connected", "hoard", 0);
+        }
+    }
+}
+
+/// A client cannot take the others' instance away with one large message.
+#[test]
+fn a_message_beyond_the_memory_of_an_instance_ends_its_connection_only() {
     let server = Folder::new(
         "[server]\nworkers = 1\n[services.hoard]\ntarget = '/hoard'\n\
-         memory_bytes_max = 8388608\n",
+         memory_bytes_max = 4194304\n",
     )
     .app("hoard", HOARD)
     .start();
     let mut other = server.connect("/hoard");
-    for _ in 0..3 {
-        let mut greedy = server.connect("/hoard");
-        greedy.send(TEXT, b"hoard");
-        assert_eq!(greedy.receive().code(), 1011);
-        assert_eq!(other.ask("still here").text(), "still here");
-    }
-    assert_eq!(
-        server.metric("moonwire_failures_total", "kind=\"lua_error\""),
-        3
-    );
+    assert_eq!(other.ask("hello").text(), "hello");
+    let mut large = server.connect("/hoard");
+    large.send(BINARY, &vec![7; 8 << 20]);
+    assert_eq!(large.receive().code(), 1009);
+    assert_eq!(other.ask("still here").text(), "still here");
 }
 
 /// All echoes of a pipeline are owed in one turn; a queue that is full only because nothing was

@@ -7,13 +7,17 @@ use std::time::Duration;
 use moonwire_server::Server;
 
 use crate::client::{CLOSE, TEXT, frame};
-use crate::fixture::Folder;
+use crate::fixture::{EXECUTIONS, Folder};
 use crate::tls::{secured, trusting};
 
 /// The answers are thirty times what the queue may hold.
 #[test]
 fn a_client_that_reads_gets_every_answer() {
-    let server = folder("").start();
+    EXECUTIONS.into_iter().for_each(every_answer);
+}
+
+fn every_answer(execution: &str) {
+    let server = folder("", execution).start();
     let mut stream = TcpStream::connect(server.address).unwrap();
     stream
         .set_read_timeout(Some(Duration::from_secs(20)))
@@ -28,7 +32,7 @@ fn a_client_that_reads_gets_every_answer() {
 
 #[test]
 fn a_client_that_reads_gets_every_answer_over_tls() {
-    let folder = folder("[tls]\ndev = true\n");
+    let folder = folder("[tls]\ndev = true\n", "");
     let server = Server::start(folder.load().unwrap()).unwrap();
     let config = trusting(server.certificate().unwrap());
     converse(&mut secured(server.addresses()[0], &config), "/large");
@@ -39,7 +43,11 @@ fn a_client_that_reads_gets_every_answer_over_tls() {
 /// The end of the stream is seen long before the last request can be answered.
 #[test]
 fn the_end_of_the_stream_comes_after_what_was_sent_before_it() {
-    let server = folder("").start();
+    EXECUTIONS.into_iter().for_each(end_of_stream);
+}
+
+fn end_of_stream(execution: &str) {
+    let server = folder("", execution).start();
     let mut stream = TcpStream::connect(server.address).unwrap();
     stream
         .set_read_timeout(Some(Duration::from_secs(20)))
@@ -162,10 +170,10 @@ fn take<const N: usize>(stream: &mut impl Read) -> [u8; N] {
     bytes
 }
 
-fn folder(tls: &str) -> Folder {
+fn folder(tls: &str, execution: &str) -> Folder {
     Folder::new(&format!(
         "[server]\nworkers = 1\n{tls}[limits]\nmessage_bytes_max = 65536\n\
-         write_queue_bytes_max = 1048576\n[services.large]\ntarget = '/large'\n"
+         write_queue_bytes_max = 1048576\n[services.large]\ntarget = '/large'\n{execution}"
     ))
     .app("large", LARGE)
 }

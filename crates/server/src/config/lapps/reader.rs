@@ -79,6 +79,23 @@ impl<'a> Reader<'a> {
         }
     }
 
+    pub(super) fn number(
+        &mut self,
+        key: &str,
+        bounds: RangeInclusive<f64>,
+    ) -> Result<Option<f64>, ConfigError> {
+        let Some(value) = self.object.remove(key).filter(|value| !value.is_null()) else {
+            return Ok(None);
+        };
+        match value.as_f64().filter(|number| bounds.contains(number)) {
+            Some(number) => Ok(Some(number)),
+            None => {
+                let (min, max) = (bounds.start(), bounds.end());
+                Err(self.wrong(key, &format!("a number from {min} to {max}"), &value))
+            }
+        }
+    }
+
     pub(super) fn text(&mut self, key: &str) -> Result<Option<String>, ConfigError> {
         match self.object.remove(key) {
             None | Some(Value::Null) => Ok(None),

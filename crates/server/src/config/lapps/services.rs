@@ -71,7 +71,13 @@ fn convert_service(
         .map(Value::from)
         .collect();
     table.insert("depends".into(), depends.into());
-    table.insert("preload".into(), preload(service)?.into());
+    let modules = preload(service)?;
+    let blocks = |module: &Value| BLOCKING.iter().any(|name| module.as_str() == Some(name));
+    if !is_standalone && modules.iter().any(blocks) {
+        // It may wait in a callback as long as it likes, and LAppS has a thread for each instance.
+        table.insert("execution".into(), "threaded".into());
+    }
+    table.insert("preload".into(), modules.into());
     if is_standalone {
         table.insert("standalone".into(), true.into());
         for key in REACTIVE {
@@ -176,6 +182,9 @@ fn keep_last_of_each_target(services: &mut Reader<'_>, tables: &mut BTreeMap<Str
         target.is_none_or(|target| owners.get(target) == Some(name))
     });
 }
+
+/// Modules with functions that wait.
+const BLOCKING: [&str; 3] = ["cws", "mqr", "nap"];
 
 const REACTIVE: [&str; 6] = [
     "acl",

@@ -81,7 +81,6 @@ fn both_files_become_one_configuration() {
     };
     assert_eq!(clock.preload, [moonwire_lua::Module::Nap]);
     for ignored in [
-        "`connection_weight`",
         "`lapps_config_auto_save`",
         "`workers.preads`",
         "`odd` is no key",

@@ -32,13 +32,15 @@ pub(super) fn convert(ws: &mut Reader<'_>, root: &mut Table) -> Result<Serves, C
         ws.remark("each worker has a listener of its own, whatever `listeners` says");
     }
     server.insert("on_broken_service".into(), "skip".into());
+    if let Some(weight) = ws.number("connection_weight", 0.0..=1000.0)? {
+        server.insert("connection_weight".into(), weight.into());
+    }
     server.insert("acl".into(), acl(&mut ws.object("acl")?)?.into());
     root.insert("server".into(), server.into());
     root.insert("limits".into(), limits.into());
     if let Some(tls) = tls(ws)? {
         root.insert("tls".into(), tls.into());
     }
-    ws.ignore("connection_weight", "connections go to workers in turn");
     ws.ignore(
         "lapps_config_auto_save",
         "the configuration is never written",

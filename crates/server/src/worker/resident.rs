@@ -1,0 +1,128 @@
+//! An instance of a service, and its successor once it has used up its memory.
+
+use moonwire_lua::{
+    Effects, Handler, Instance, LoadOptions, Opcode, Outcome, Refusal, ScriptError, ServiceSource,
+    log_line,
+};
+use tracing::{error, warn};
+
+/// An instance that has been started. It stays on its thread.
+pub(super) struct Resident {
+    /// None if it could not be replaced.
+    instance: Option<Instance>,
+    source: ServiceSource,
+    options: LoadOptions,
+}
+
+/// What the service thinks of its connection after a callback.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Reaction {
+    /// It goes on.
+    Continue,
+    /// The callback did not return true: this connection ends, the instance stays.
+    Close,
+    /// The message was none of its protocol: this connection ends, the instance stays.
+    Refuse(Refusal),
+    /// The callback raised an error or was stopped: this connection ends, the instance stays.
+    Failed,
+    /// The instance has used up its memory and is another one now, which knows no connection: all
+    /// that it had end.
+    Replaced,
+    /// It is not known yet: the callback runs on another thread.
+    Later,
+}
+
+impl Resident {
+    /// Loads and starts an instance.
+    pub(super) fn start(source: ServiceSource, options: LoadOptions) -> Result<Self, ScriptError> {
+        Ok(Self {
+            instance: Some(start(&source, &options)?),
+            source,
+            options,
+        })
+    }
+
+    /// Runs `onMessage`; an error is logged here, with its traceback.
+    pub(super) fn message(
+        &mut self,
+        handler: Handler,
+        opcode: Opcode,
+        payload: &[u8],
+        effects: &mut Effects,
+    ) -> Reaction {
+        let Some(instance) = &mut self.instance else {
+            return Reaction::Failed;
+        };
+        match instance.message(handler, opcode, payload, effects) {
+            Ok(Outcome::Continue) => Reaction::Continue,
+            Ok(Outcome::Stop) => Reaction::Close,
+            Ok(Outcome::Refused(refusal)) => Reaction::Refuse(refusal),
+            Err(failure) => self.failed(&failure, handler),
+        }
+    }
+
+    /// Runs `onDisconnect`; an error is logged here.
+    pub(super) fn disconnect(&mut self, handler: Handler, effects: &mut Effects) -> Reaction {
+        let Some(instance) = &mut self.instance else {
+            return Reaction::Continue;
+        };
+        match instance.disconnect(handler, effects) {
+            Ok(()) => Reaction::Continue,
+            Err(failure) => self.failed(&failure, handler),
+        }
+    }
+
+    /// Runs `onShutdown`. Everybody is gone, so what it wants sent is forgotten.
+    pub(super) fn shutdown(&mut self, effects: &mut Effects) {
+        if let Some(instance) = &mut self.instance
+            && let Err(failure) = instance.shutdown(effects)
+        {
+            log_failure(&failure, None);
+        }
+    }
+
+    fn failed(&mut self, failure: &ScriptError, handler: Handler) -> Reaction {
+        log_failure(failure, Some(handler));
+        if !matches!(failure, ScriptError::OutOfMemory { .. }) {
+            return Reaction::Failed;
+        }
+        // Its memory goes first.
+        self.instance = None;
+        match start(&self.source, &self.options) {
+            Ok(instance) => {
+                self.instance = Some(instance);
+                warn!(
+                    service = self.source.name,
+                    "the instance was replaced and its connections are closed"
+                );
+            }
+            Err(failure) => log_failure(&failure, None),
+        }
+        Reaction::Replaced
+    }
+}
+
+fn start(source: &ServiceSource, options: &LoadOptions) -> Result<Instance, ScriptError> {
+    let mut instance = Instance::load_with(source, options)?;
+    // Nobody is connected yet, so there is nobody to send anything to.
+    instance.start(&mut Effects::new())?;
+    Ok(instance)
+}
+
+/// One line in the log, and one for each call that led there.
+pub(crate) fn log_failure(failure: &ScriptError, handler: Option<Handler>) {
+    let handler = handler.map(Handler::as_u64);
+    let sentence = failure.to_string();
+    let sentence = log_line(&sentence);
+    match failure.traceback() {
+        "" => error!(handler, "{sentence}"),
+        traceback => {
+            let calls: Vec<_> = traceback.lines().take(CALLS_MAX).map(log_line).collect();
+            error!(handler, "{sentence}\n{}", calls.join("\n"));
+        }
+    }
+}
+
+/// Lines of a traceback that are logged; LuaJIT itself leaves out what is between the first ten
+/// and the last eleven calls.
+const CALLS_MAX: usize = 32;

@@ -1,0 +1,228 @@
+//! An instance with a thread of its own: messages go there through a bounded mailbox, and what the
+//! callbacks want done comes back to the worker that has the connections. A connection has at most
+//! one message there; the worker goes on with its input when that is done, so that messages, pings
+//! and closes keep their order as if the callback had run on the worker.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, Builder, Thread};
+use std::time::Duration;
+
+use moonwire_lua::{Effects, Handler, LoadOptions, Opcode, ScriptError, ServiceSource};
+use tracing::{error, warn};
+
+use super::resident::{Reaction, Resident};
+use super::scripts::Place;
+use crate::mailbox::Mailbox;
+use crate::shared::Shared;
+
+/// The worker's end.
+pub(super) struct Threaded {
+    name: String,
+    work: Arc<Mailbox<Work, Thread>>,
+    /// Its thread has ended when nothing can come here any more.
+    ended: Receiver<()>,
+}
+
+/// What the thread is to do.
+enum Work {
+    Message {
+        handler: Handler,
+        opcode: Opcode,
+        payload: Vec<u8>,
+    },
+    Disconnect {
+        handler: Handler,
+    },
+    Shutdown,
+}
+
+/// What a callback came to.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(super) place: Place,
+    pub(super) handler: Handler,
+    pub(super) effects: Effects,
+    pub(super) reaction: Reaction,
+}
+
+impl Threaded {
+    /// Starts the thread and waits until `onStart` has returned there.
+    pub(super) fn start(
+        shared: &Arc<Shared>,
+        worker: usize,
+        place: Place,
+        source: ServiceSource,
+        options: LoadOptions,
+    ) -> Result<Self, ScriptError> {
+        let service = &shared.services[usize::from(place.service)];
+        let bytes_max = MAILBOX_BYTES_MAX.max(service.message_bytes_max);
+        let work = Arc::new(Mailbox::new(MAILBOX_MESSAGES_MAX, bytes_max));
+        let (ready, readiness) = channel();
+        let (end, ended) = channel();
+        let name = source.name.clone();
+        let member = Member {
+            shared: Arc::clone(shared),
+            worker,
+            place,
+            work: Arc::clone(&work),
+            _end: end,
+        };
+        let failed = |message: String| ScriptError::Machine {
+            service: name.clone(),
+            message,
+        };
+        let builder = Builder::new().name(name.chars().take(THREAD_NAME_MAX).collect());
+        let thread = builder
+            .spawn(move || member.live(source, options, &ready))
+            .map_err(|error| failed(format!("its thread cannot be started: {error}")))?;
+        work.set_waker(thread.thread().clone());
+        match readiness.recv() {
+            Ok(result) => result?,
+            Err(_) => return Err(failed("its thread has ended".to_owned())),
+        }
+        Ok(Self { name, work, ended })
+    }
+
+    /// Whether no message finds a place.
+    pub(super) fn is_full(&self) -> bool {
+        !self.work.has_place()
+    }
+
+    /// Whether those who waited for a place may go on.
+    pub(super) fn is_half_empty(&self) -> bool {
+        self.work.is_half_empty()
+    }
+
+    /// Sends a message there.
+    pub(super) fn message(&self, handler: Handler, opcode: Opcode, payload: &[u8]) -> Reaction {
+        let letter = Work::Message {
+            handler,
+            opcode,
+            payload: payload.to_vec(),
+        };
+        // Nobody else puts anything there, so there is a place if it was not full.
+        if !self.work.reserve() || self.work.post(letter, payload.len()).is_err() {
+            return Reaction::Failed;
+        }
+        Reaction::Later
+    }
+
+    /// Says that a connection has gone. There is always room for that: it comes once for each
+    /// connection.
+    pub(super) fn disconnect(&self, handler: Handler) {
+        self.work.order(Work::Disconnect { handler });
+    }
+
+    /// Has `onShutdown` run behind everything else.
+    pub(super) fn begin_shutdown(&self) {
+        self.work.order(Work::Shutdown);
+    }
+
+    /// Waits for its end, as long as a worker may take.
+    pub(super) fn await_end(&self) {
+        if let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = self.ended.recv_timeout(END_WAIT) {
+            let seconds = END_WAIT.as_secs();
+            let service = &self.name;
+            warn!("a callback of {service} has not returned for {seconds} s and is left alone");
+        }
+    }
+}
+
+/// A start that failed half-way leaves no thread behind.
+impl Drop for Threaded {
+    fn drop(&mut self) {
+        self.work.abandon();
+    }
+}
+
+/// What the thread is born with.
+struct Member {
+    shared: Arc<Shared>,
+    worker: usize,
+    place: Place,
+    work: Arc<Mailbox<Work, Thread>>,
+    /// Dropped at its end.
+    _end: Sender<()>,
+}
+
+impl Member {
+    fn live(
+        self,
+        source: ServiceSource,
+        options: LoadOptions,
+        ready: &Sender<Result<(), ScriptError>>,
+    ) {
+        let started = Resident::start(source, options);
+        let mut resident = match started {
+            Ok(resident) => resident,
+            Err(failure) => return drop(ready.send(Err(failure))),
+        };
+        // If nobody waits for it, the order to stop follows.
+        let _ = ready.send(Ok(()));
+        loop {
+            let Some(work) = self.work.take() else {
+                if self.work.is_closed() {
+                    return;
+                }
+                thread::park();
+                continue;
+            };
+            let mut effects = Effects::new();
+            let (handler, reaction) = match work {
+                Work::Message {
+                    handler,
+                    opcode,
+                    payload,
+                } => (
+                    handler,
+                    resident.message(handler, opcode, &payload, &mut effects),
+                ),
+                Work::Disconnect { handler } => {
+                    (handler, resident.disconnect(handler, &mut effects))
+                }
+                Work::Shutdown => return resident.shutdown(&mut effects),
+            };
+            self.report(handler, effects, reaction);
+        }
+    }
+
+    /// Tells the worker, if it is still there. A thread of its own may wait for a place.
+    fn report(&self, handler: Handler, effects: Effects, reaction: Reaction) {
+        let mailbox = &self.shared.done[self.worker];
+        let has_ended = || self.shared.ended[self.worker].load(Ordering::Acquire);
+        if mailbox.reserve_waiting(has_ended) {
+            let bytes = effects.memory_bytes();
+            let done = Done {
+                place: self.place,
+                handler,
+                effects,
+                reaction,
+            };
+            // It is only refused by a worker that has ended.
+            let _ = mailbox.post(done, bytes);
+        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let service = &self.shared.services[usize::from(self.place.service)].name;
+            error!("the thread of {service} has ended by a defect; the server stops");
+            self.shared.stop();
+        }
+    }
+}
+
+/// Messages that wait for one instance, and their bytes, or one of the largest. Beyond either the
+/// connections that have more are not received from until half of it is done.
+const MAILBOX_MESSAGES_MAX: usize = 1024;
+const MAILBOX_BYTES_MAX: usize = 16 << 20;
+
+/// As long as a worker may take beyond the time to say good-bye.
+const END_WAIT: Duration = Duration::from_secs(5);
+
+/// What Linux shows of the name of a thread.
+const THREAD_NAME_MAX: usize = 15;
