@@ -17,10 +17,12 @@ mod disturbance;
 mod memory;
 mod program;
 mod run_file;
+mod services;
 mod soak;
 mod spinner;
 mod starvation;
 pub(crate) mod table;
+mod threading;
 mod truth;
 pub(crate) mod work_tree;
 
@@ -71,6 +73,22 @@ pub(crate) fn attacks_control(names: &[&str]) -> Result<ExitCode> {
     let attacks = attacks::chosen(&programs, names)?;
     let (victim, disturbed) = (Victim::Another, Disturbed::Repeated);
     attacks::neighbour(&programs, attacks, victim, disturbed, &mut table)?;
+    Ok(table.finish())
+}
+
+/// A hundred services, half of which fail.
+pub(crate) fn services(seconds: u32) -> Result<ExitCode> {
+    let programs = Programs::build()?;
+    let mut table = Table::new("Services: fifty that fail beside fifty that do not");
+    services::hundred(&programs, seconds, &mut table)?;
+    Ok(table.finish())
+}
+
+/// Callbacks on the worker's thread and on their own, one worker and two.
+pub(crate) fn threading() -> Result<ExitCode> {
+    let programs = Programs::build()?;
+    let mut table = Table::new("Threading: inline and threaded echo");
+    threading::echo(&programs, &mut table)?;
     Ok(table.finish())
 }
 

@@ -55,9 +55,15 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["acceptance", "truth"] => acceptance::truth(),
         ["acceptance", "unhurried"] => acceptance::unhurried(),
         ["acceptance", "soak"] => acceptance::soak(),
+        ["acceptance", "services"] => acceptance::services(SERVICES_S),
+        ["acceptance", "services", "--seconds", seconds] => acceptance::services(seconds.parse()?),
+        ["acceptance", "threading"] => acceptance::threading(),
         unknown => bail!("unknown command `{}`\n\n{USAGE}", unknown.join(" ")),
     }
 }
+
+/// How long the sound services are under load.
+const SERVICES_S: u32 = 300;
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
@@ -81,5 +87,8 @@ usage: cargo xtask COMMAND
   acceptance breakage      puts defects into a copy and sees whether the tests notice
   acceptance truth         known faults and starved generators against the release build; 10 min
   acceptance unhurried     the last line of truth alone, which needs a quiet host; 3 min and more
+  acceptance services [--seconds N]
+                           50 services that fail in every way beside 50 that do not, 5 minutes
+  acceptance threading     callbacks on the worker's thread and on their own; 3 min
   acceptance soak          10,000 connections, idle and for 5 minutes; an idle machine is needed
 ";

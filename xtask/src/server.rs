@@ -17,6 +17,8 @@ pub(crate) struct Server {
     /// Open as long as a foreign server shall run.
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
+    /// What it said before it listened.
+    said: Vec<String>,
     /// Without a slash at its end.
     pub(crate) url: String,
 }
@@ -37,18 +39,19 @@ impl Server {
             child,
             stdin,
             lines,
+            said: Vec::new(),
             url: String::new(),
         };
-        let mut said = String::new();
         while server.url.is_empty() {
             let line = server.lines.recv_timeout(PATIENCE);
-            let line = line.with_context(|| format!("{command:?} does not get ready\n{said}"))?;
+            let line = line.with_context(|| {
+                format!("{command:?} does not get ready\n{}", server.said.join("\n"))
+            })?;
             if let Some((_, rest)) = line.split_once("listening on ") {
                 let url = rest.split_whitespace().next().unwrap_or_default();
                 server.url = url.trim_end_matches('/').to_string();
             }
-            said += &line;
-            said.push('\n');
+            server.said.push(line);
         }
         Ok(server)
     }
@@ -65,6 +68,21 @@ impl Server {
             bail!("the server ended with {status}\n{}", said.join("\n"));
         }
         Ok(())
+    }
+
+    /// Orders a server of ours to stop, and gives all that it has said.
+    pub(crate) fn stop(mut self) -> Result<Vec<String>> {
+        let kill = Command::new("kill")
+            .arg(self.child.id().to_string())
+            .status();
+        kill.context("kill")?;
+        self.child.wait()?;
+        // Its pipes end with it.
+        let rest = self.lines.iter();
+        Ok(std::mem::take(&mut self.said)
+            .into_iter()
+            .chain(rest)
+            .collect())
     }
 
     /// Ends a foreign server and gives the number that it prints behind `name`.
