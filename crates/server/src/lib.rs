@@ -22,6 +22,7 @@ mod shared;
 mod shipped;
 mod sources;
 mod stats;
+mod steps;
 mod worker;
 
 // The public interface is:

@@ -283,7 +283,8 @@ impl Member {
         self.shared.broadcasts[self.worker].set_waker(driver.waker());
         self.shared.done[self.worker].set_waker(driver.waker());
         let workers = self.shared.mailboxes.len();
-        let scripts = Scripts::start(&self.shared, self.worker, workers)?;
+        let is_due = |service| self.shared.steps.wait(service, workers, &self.shared.stop);
+        let scripts = Scripts::start(&self.shared, self.worker, workers, is_due)?;
         Ok(Worker::new(
             self.worker,
             driver,

@@ -16,6 +16,7 @@ use crate::mailbox::Mailbox;
 use crate::router::Router;
 use crate::sources::Sources;
 use crate::stats::Stats;
+use crate::steps::Steps;
 use crate::worker::{Broadcast, Done, log_failure};
 
 /// The whole server, as its workers see it.
@@ -29,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) router: Router,
     /// By service: whether it could not be started. Set before anybody can connect.
     pub(crate) broken: Vec<AtomicBool>,
+    /// Which services have been started on how many workers.
+    pub(crate) steps: Steps,
     /// What that means for the others.
     pub(crate) on_broken_service: OnBrokenService,
     /// Who may connect.
@@ -111,6 +114,7 @@ impl Shared {
             standalone,
             ended: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             stats: Stats::new(names, workers),
+            steps: Steps::default(),
             broken: services.iter().map(|_| AtomicBool::new(false)).collect(),
             on_broken_service,
             services,

@@ -43,14 +43,20 @@ pub(crate) struct Place {
 }
 
 impl Scripts {
-    /// Loads and starts the instances that belong to `worker` of `workers`.
+    /// Loads and starts the instances that belong to `worker` of `workers`, service by service.
+    /// `is_due` waits until the others have started all services before this one, which it may
+    /// depend on; false if that will never be.
     pub(crate) fn start(
         shared: &Arc<Shared>,
         worker: usize,
         workers: usize,
+        is_due: impl Fn(usize) -> bool,
     ) -> Result<Self, ScriptError> {
         let mut started = Vec::with_capacity(shared.services.len());
         for (index, service) in shared.services.iter().enumerate() {
+            if !is_due(index) {
+                break;
+            }
             let count = (0..service.instances)
                 .filter(|i| i % workers == worker)
                 .count();

@@ -219,7 +219,7 @@ impl World {
         let worker = |index: usize| {
             let driver = network.driver();
             shared.mailboxes[index].set_waker(driver.waker());
-            let scripts = Scripts::start(&shared, index, workers).unwrap();
+            let scripts = Scripts::start(&shared, index, workers, |_| true).unwrap();
             let mut worker = Worker::new(index, driver, scripts, Arc::clone(&shared));
             worker.listen(network.listener(addr(index))).unwrap();
             worker

@@ -108,6 +108,31 @@ fn services_start_behind_those_that_they_depend_on() {
     assert_eq!(client.ask("next").text(), "nothing");
 }
 
+/// Each instance of the first takes its time; no instance of the second starts before all of those
+/// have, on whichever worker they are.
+#[test]
+fn instances_on_other_workers_have_started_too() {
+    let server = Folder::new(
+        "[server]\nworkers = 3\n\
+         [services.a]\ntarget = '/a'\npreload = ['mqr']\ndepends = ['b']\n\
+         [services.b]\ntarget = '/b'\npreload = ['mqr', 'nap']\n",
+    )
+    .app(
+        "b",
+        &reactive("b").replace(
+            "onStart = function()",
+            "onStart = function() nap:new():usleep(30000)",
+        ),
+    )
+    .app("a", &reactive("a"))
+    .start();
+    let mut client = server.connect("/a");
+    let order: Vec<_> = (0..6)
+        .map(|_| client.ask("next").text().to_owned())
+        .collect();
+    assert_eq!(order, ["b", "b", "b", "a", "a", "a"]);
+}
+
 fn standalone(name: &str) -> String {
     format!(
         "{POST}
