@@ -18,6 +18,8 @@ mod lapps;
 mod loading;
 /// nljson.
 mod nljson;
+/// The examples of docs/modules.
+mod pages;
 /// Modules of LAppS that a service asks for.
 mod preload;
 /// Services that run by themselves, broadcasts and queues.

@@ -29,8 +29,10 @@ impl Desk {
             }
             return;
         }
+        let own = weight(&self.shared, self.worker);
         let owner = others
             .into_iter()
+            .filter(|(weight, _)| !is_here || *weight < own)
             .find(|(_, owner)| self.shared.mailboxes[*owner].reserve());
         match owner {
             Some((_, worker)) => {
@@ -39,7 +41,7 @@ impl Desk {
                     driver.detach(socket);
                 }
             }
-            // The others have no room for it, but this one has an instance.
+            // The lighter ones have no room for it, but this one has an instance.
             None if is_here => {
                 if let Some(place) = scripts.choose(service) {
                     self.admit(socket, place);
