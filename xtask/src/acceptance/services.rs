@@ -201,11 +201,7 @@ fn visit(programs: &Programs, url: &str, is_over: &AtomicBool) -> Result<BTreeMa
     while !is_over.load(Ordering::Relaxed) {
         for name in names().filter(|(_, way)| way.kind == Kind::Fails) {
             let (name, _) = name;
-            programs.load(
-                None,
-                &format!("{url}/{name}"),
-                "-t 1 -c 1 -n 1 -d 2s --drain 1s",
-            )?;
+            programs.load(None, &format!("{url}/{name}"), "-t 1 -c 1 -n 1 --drain 1s")?;
             *visits.entry(name).or_default() += 1;
         }
         thread::sleep(Duration::from_secs(5));
