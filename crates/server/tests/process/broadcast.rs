@@ -1,6 +1,6 @@
 //! Standalone services, broadcasts and queues, as clients see them.
 
-use crate::client::{BINARY, Client};
+use crate::client::{BINARY, CLOSE, Client, Frame};
 use crate::fixture::{Fixture, Folder};
 
 /// A clock that broadcasts on channel 1 and a service whose clients subscribe to it, on so many
@@ -87,6 +87,64 @@ fn broadcasts_come_in_order() {
     );
 }
 
+/// Point 57 of the compatibility with LAppS. One subscriber reads nothing; each of the others hears
+/// each broadcast before the next one is sent, until the slow one is at its bound, and beyond.
+#[test]
+fn a_slow_subscriber_delays_nobody() {
+    let server = Folder::new(
+        "[server]\nworkers = 1\n[limits]\nmessage_bytes_max = 70000\n\
+         write_queue_bytes_max = 1000000\nsend_buffer_bytes = 65536\n\
+         [services.radio]\ntarget = '/radio'\nprotocol = 'lapps'\n",
+    )
+    .app("radio", RADIO)
+    .start();
+    let mut subscribers: Vec<_> = (0..4).map(|_| server.connect("/radio")).collect();
+    for client in &mut subscribers {
+        notify(client, "subscribe");
+        assert_eq!(heard(client), "yours");
+    }
+    let mut slow = subscribers.remove(1);
+    let mut sender = server.connect("/radio");
+    let mut sent = 0;
+    let mut send = |subscribers: &mut [Client]| {
+        notify(&mut sender, "send");
+        for client in subscribers {
+            assert_eq!(number(&client.receive()), sent);
+        }
+        sent += 1;
+        sent
+    };
+    let full = || server.metric("moonwire_failures_total", "kind=\"queue_full\"");
+    while full() == 0 {
+        assert!(
+            send(&mut subscribers) < 1000,
+            "nothing waits for who does not read"
+        );
+    }
+    for _ in 0..10 {
+        send(&mut subscribers);
+    }
+    assert_eq!(full(), 1, "it was closed, and is sent nothing more");
+    let mut next = 0;
+    let last = loop {
+        let frame = slow.receive();
+        if frame.opcode == CLOSE {
+            break frame;
+        }
+        assert_eq!(number(&frame), next);
+        next += 1;
+    };
+    assert_eq!(last.code(), 1013);
+    assert!(next > 0 && next + 10 < sent, "{next} of {sent}");
+}
+
+/// The number in front of a broadcast of 64 KiB.
+fn number(message: &Frame) -> u32 {
+    let head = b"\xa2\x63cid\x01\x67message\x81\x7a\0\x01\0\x05";
+    let text = message.payload.strip_prefix(&head[..]).unwrap();
+    std::str::from_utf8(&text[..5]).unwrap().parse().unwrap()
+}
+
 /// The ticker waits at its queue when the order to stop comes.
 #[test]
 fn a_standalone_service_that_waits_is_told_to_stop() {
@@ -171,6 +229,31 @@ function desk.onMessage(handler, kind, message)
   return ws:send(handler, 2, nljson.to_cbor(notification('yours')))
 end
 return desk
+";
+
+/// `subscribe` is answered, `send` broadcasts 64 KiB that begin with a number of five digits.
+const RADIO: &str = "
+local radio = {}
+local sent = 0
+local filler = string.rep('x', 65536)
+function radio.onStart() bcast:create(1) end
+function radio.onShutdown() end
+function radio.onDisconnect(handler) end
+local function notification(text)
+  local message = nljson.decode('{\"cid\":1,\"message\":[]}')
+  message.message[1] = text
+  return message
+end
+function radio.onMessage(handler, kind, message)
+  if message.method == 'subscribe' then
+    assert(bcast:subscribe(1, handler))
+    return ws:send(handler, 2, nljson.to_cbor(notification('yours')))
+  end
+  local text = ('%05d'):format(sent) .. filler
+  sent = sent + 1
+  return bcast:send(1, notification(text))
+end
+return radio
 ";
 
 /// Nobody can connect; the service runs until it is told to stop.
