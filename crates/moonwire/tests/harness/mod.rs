@@ -35,7 +35,9 @@ pub(crate) fn root() -> PathBuf {
 /// A server in a process of its own, killed when dropped.
 pub(crate) struct Server {
     child: Child,
-    /// `ws://127.0.0.1:PORT`, as the server printed it.
+    /// What it prints after it was ready.
+    lines: Receiver<String>,
+    /// `ws://127.0.0.1:PORT`, as the server printed it; empty of one that does not listen.
     pub(crate) url: String,
 }
 
@@ -52,32 +54,45 @@ impl Server {
 
     /// Any server that prints `listening on URL` when it is ready.
     pub(crate) fn start(command: &mut Command) -> Self {
+        let (mut server, line) = Self::start_until(command, "listening on ");
+        let (_, rest) = line.split_once("listening on ").expect("it was awaited");
+        let url = rest.split_whitespace().next().expect("a URL");
+        server.url = url.trim_end_matches('/').into();
+        server
+    }
+
+    /// Any server, and the line with this text that it prints when it is ready.
+    pub(crate) fn start_until(command: &mut Command, ready: &str) -> (Self, String) {
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let lines = lines(&mut child);
+        let server = Self {
+            child,
+            lines,
+            url: String::new(),
+        };
+        let line = server.await_line(ready);
+        (server, line)
+    }
+
+    /// The next line it prints that has this text.
+    pub(crate) fn await_line(&self, text: &str) -> String {
         let mut said = String::new();
         let deadline = Instant::now() + PATIENCE;
-        let url = loop {
+        loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let line = lines.recv_timeout(left).unwrap_or_else(|error| {
-                child.kill().ok();
-                panic!("{command:?} did not get ready ({error}):\n{said}")
+            let line = self.lines.recv_timeout(left).unwrap_or_else(|error| {
+                panic!("the server does not say {text:?} ({error}):\n{said}")
             });
-            if let Some((_, rest)) = line.split_once("listening on ") {
-                break rest
-                    .split_whitespace()
-                    .next()
-                    .expect("a URL")
-                    .trim_end_matches('/')
-                    .into();
+            if line.contains(text) {
+                return line;
             }
             said.push_str(&line);
             said.push('\n');
-        };
-        Self { child, url }
+        }
     }
 
     pub(crate) fn address(&self) -> &str {
@@ -260,7 +275,7 @@ fn lines(child: &mut Child) -> Receiver<String> {
         let sender = sender.clone();
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
-                // Nobody listens any more once it is ready.
+                // Nobody listens any more if the test is over.
                 sender.send(line).ok();
             }
         });
