@@ -1,0 +1,57 @@
+//! A client of the services, on tungstenite.
+
+use std::net::TcpStream;
+
+use serde_json::Value;
+use tokio_tungstenite::tungstenite::{self, Message, WebSocket};
+
+use super::cbor;
+use crate::harness::{PATIENCE, Server};
+
+pub(crate) struct Client(WebSocket<TcpStream>);
+
+impl Client {
+    pub(crate) fn connect(server: &Server, target: &str) -> Self {
+        let stream = TcpStream::connect(server.address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let url = format!("ws://{}{target}", server.address());
+        let (socket, _) = tungstenite::client(url, stream).unwrap();
+        Self(socket)
+    }
+
+    pub(crate) fn send_text(&mut self, text: &str) {
+        self.0.send(Message::text(text)).unwrap();
+    }
+
+    /// Sends JSON as text.
+    pub(crate) fn say(&mut self, message: Value) {
+        self.send_text(&message.to_string());
+    }
+
+    /// The next message, which is JSON in text.
+    pub(crate) fn hear(&mut self) -> Value {
+        let message = self.0.read().unwrap();
+        let text = message.to_text().unwrap();
+        assert!(message.is_text(), "{message:?}");
+        serde_json::from_str(text).unwrap()
+    }
+
+    pub(crate) fn send_binary(&mut self, bytes: Vec<u8>) {
+        self.0.send(Message::binary(bytes)).unwrap();
+    }
+
+    /// Sends a message of the LAppS protocol.
+    pub(crate) fn tell(&mut self, message: &Value) {
+        self.send_binary(cbor::encode(message));
+    }
+
+    /// The next message of the LAppS protocol, or the code with which the server closes.
+    pub(crate) fn listen(&mut self) -> Result<Value, u16> {
+        let message = self.0.read().unwrap();
+        if let Message::Close(Some(frame)) = &message {
+            return Err(frame.code.into());
+        }
+        assert!(message.is_binary(), "{message:?}");
+        Ok(cbor::decode(&message.into_data()))
+    }
+}
