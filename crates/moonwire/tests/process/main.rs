@@ -10,6 +10,7 @@ mod bad_input;
 mod ending;
 mod hostile;
 mod hostile_server;
+mod installation;
 mod lapps;
 mod results;
 mod trust;
