@@ -42,10 +42,25 @@ const PEERS: &[Peer] = &[
         },
     },
     Peer {
+        name: "cbor2",
+        source: "xtask/peers/requirements.txt",
+        purpose: "the messages of the LAppS protocol in Python",
+        version: |folder| {
+            let program = "from importlib.metadata import version; print(version('cbor2'))";
+            said(Command::new(folder.python()).args(["-c", program]))
+        },
+    },
+    Peer {
         name: "ws",
         source: "xtask/peers/package-lock.json",
         purpose: "a server in JavaScript",
         version: |folder| node_version(folder, "ws"),
+    },
+    Peer {
+        name: "cbor-js",
+        source: "xtask/peers/package-lock.json",
+        purpose: "the same in a page",
+        version: |folder| node_version(folder, "cbor-js"),
     },
     Peer {
         name: "playwright-core",
@@ -81,8 +96,8 @@ pub(crate) fn install() -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     std::fs::create_dir_all(&folder.0)?;
-    python_packages(&folder).context("websockets and kosoku")?;
-    node_packages(&folder).context("ws and playwright-core")?;
+    python_packages(&folder).context("websockets, kosoku and cbor2")?;
+    node_packages(&folder).context("ws, cbor-js and playwright-core")?;
     if !Path::new(CHROMIUM).exists() {
         apt(&["chromium"]).context("a browser")?;
     }
@@ -122,6 +137,16 @@ pub(crate) fn list() -> Result<ExitCode> {
 /// The Python that has our packages.
 pub(crate) fn python() -> Result<PathBuf> {
     Ok(Folder(place::target()?.join("peers")).python())
+}
+
+/// A node that finds our packages.
+pub(crate) fn node() -> Result<Command> {
+    let mut node = Command::new("node");
+    node.env(
+        "NODE_PATH",
+        place::target()?.join("peers/node/node_modules"),
+    );
+    Ok(node)
 }
 
 /// Names of the peers that do not answer.

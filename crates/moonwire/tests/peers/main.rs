@@ -58,6 +58,44 @@ fn firefox_exchanges_compressed_messages() {
     browser("firefox-esr");
 }
 
+#[test]
+fn a_python_client_speaks_the_lapps_protocol() {
+    let server = echo_lapps();
+    let mut client = Command::new(installed("python/bin/python"));
+    client.arg(script("lapps_client.py"));
+    let counts = counts(client.arg(lapps_url(&server)).arg("3"));
+    assert!(counts["requests"].as_u64() > Some(3), "{counts}");
+    assert!(counts["heard"].as_u64() >= Some(3), "{counts}");
+}
+
+/// Point 52 of the compatibility with LAppS; `cargo xtask acceptance lapps-client` has a minute of
+/// it.
+#[test]
+fn the_page_of_echo_lapps_logs_in_echoes_and_subscribes() {
+    let server = echo_lapps();
+    let page = root().join("apps/echo_lapps/index.html");
+    let mut browser = node("lapps_page.js");
+    browser.arg(lapps_url(&server)).arg(page).arg("3");
+    let counts = counts(&mut browser);
+    assert!(counts["requests"].as_u64() > Some(3), "{counts}");
+    assert!(counts["heard"].as_u64() >= Some(3), "{counts}");
+}
+
+fn echo_lapps() -> Server {
+    Server::moonwire(&["--config", "apps/echo_lapps/moonwire.toml"])
+}
+
+fn lapps_url(server: &Server) -> String {
+    format!("{}/echo_lapps", server.url)
+}
+
+/// What a client counted, which it prints when all was as it must be.
+fn counts(client: &mut Command) -> serde_json::Value {
+    let outcome = run(client);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome:?}"))
+}
+
 /// 10,000 messages; the shipped echo compresses with whom it can.
 fn browser(name: &str) {
     let server = Server::moonwire(&[]);
