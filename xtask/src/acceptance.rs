@@ -14,6 +14,7 @@ use self::table::Table;
 mod attacks;
 mod breakage;
 mod disturbance;
+mod lapps_client;
 mod memory;
 mod program;
 mod run_file;
@@ -89,6 +90,14 @@ pub(crate) fn threading() -> Result<ExitCode> {
     let programs = Programs::build()?;
     let mut table = Table::new("Threading: inline and threaded echo");
     threading::echo(&programs, &mut table)?;
+    Ok(table.finish())
+}
+
+/// Clients of the LAppS protocol that nobody here wrote, for a minute each.
+pub(crate) fn lapps_client() -> Result<ExitCode> {
+    let programs = Programs::build()?;
+    let mut table = Table::new("LAppS protocol: foreign clients");
+    lapps_client::foreign(&programs, &mut table)?;
     Ok(table.finish())
 }
 

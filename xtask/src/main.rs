@@ -58,6 +58,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["acceptance", "services"] => acceptance::services(SERVICES_S),
         ["acceptance", "services", "--seconds", seconds] => acceptance::services(seconds.parse()?),
         ["acceptance", "threading"] => acceptance::threading(),
+        ["acceptance", "lapps-client"] => acceptance::lapps_client(),
         unknown => bail!("unknown command `{}`\n\n{USAGE}", unknown.join(" ")),
     }
 }
@@ -91,4 +92,5 @@ usage: cargo xtask COMMAND
                            50 services that fail in every way beside 50 that do not, 5 minutes
   acceptance threading     callbacks on the worker's thread and on their own; 3 min
   acceptance soak          10,000 connections, idle and for 5 minutes; an idle machine is needed
+  acceptance lapps-client  clients of the LAppS protocol that nobody here wrote, 1 min each
 ";

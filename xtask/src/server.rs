@@ -1,6 +1,7 @@
 //! A server in a process of its own, that says where it listens.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -61,6 +62,14 @@ impl Server {
         Path::new("/proc").join(self.child.id().to_string())
     }
 
+    /// The numbers of /metrics of a server of ours.
+    pub(crate) fn metrics(&self) -> Metrics {
+        let address = self.url.split_once("://").map_or("", |(_, rest)| rest);
+        Metrics {
+            address: address.to_owned(),
+        }
+    }
+
     /// An error with what it said last if it has ended.
     pub(crate) fn ensure_runs(&mut self) -> Result<()> {
         if let Some(status) = self.child.try_wait()? {
@@ -100,6 +109,33 @@ impl Server {
     }
 }
 
+/// What a server of ours tells of itself.
+pub(crate) struct Metrics {
+    address: String,
+}
+
+impl Metrics {
+    /// The sum of all series with this name and this text in their labels, now.
+    pub(crate) fn sum(&self, name: &str, label: &str) -> Result<u64> {
+        let mut stream = TcpStream::connect(&self.address).context("the server is gone")?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let head = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", self.address);
+        stream.write_all(head.as_bytes())?;
+        let mut page = String::new();
+        stream.read_to_string(&mut page).context("/metrics")?;
+        Ok(sum(&page, name, label))
+    }
+}
+
+fn sum(page: &str, name: &str, label: &str) -> u64 {
+    let values = page.lines().filter_map(|line| {
+        let (series, value) = line.rsplit_once(' ')?;
+        let labels = series.strip_prefix(name)?.strip_prefix('{')?;
+        labels.contains(label).then(|| value.parse::<u64>().ok())?
+    });
+    values.sum::<u64>()
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         self.child.kill().ok();
@@ -130,3 +166,17 @@ fn lines(child: &mut Child) -> Receiver<String> {
 }
 
 const PATIENCE: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn series_are_added_up() {
+        let page = "# HELP a A.\na{kind=\"x\",worker=\"0\"} 1\na{kind=\"x\",worker=\"1\"} 2\n\
+                    a{kind=\"y\"} 4\nab{kind=\"x\"} 8\n";
+        assert_eq!(sum(page, "a", "kind=\"x\""), 3);
+        assert_eq!(sum(page, "a", ""), 7);
+        assert_eq!(sum(page, "c", ""), 0);
+    }
+}
