@@ -13,6 +13,7 @@ use self::table::Table;
 
 mod attacks;
 mod breakage;
+mod broadcast;
 mod disturbance;
 mod lapps_client;
 mod memory;
@@ -98,6 +99,14 @@ pub(crate) fn lapps_client() -> Result<ExitCode> {
     let programs = Programs::build()?;
     let mut table = Table::new("LAppS protocol: foreign clients");
     lapps_client::foreign(&programs, &mut table)?;
+    Ok(table.finish())
+}
+
+/// One broadcast a second to many, some of whom do not read.
+pub(crate) fn broadcast(seconds: u16) -> Result<ExitCode> {
+    let programs = Programs::build()?;
+    let mut table = Table::new("Broadcast: ten thousand subscribers");
+    broadcast::subscribers(&programs, seconds, &mut table)?;
     Ok(table.finish())
 }
 

@@ -59,12 +59,19 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["acceptance", "services", "--seconds", seconds] => acceptance::services(seconds.parse()?),
         ["acceptance", "threading"] => acceptance::threading(),
         ["acceptance", "lapps-client"] => acceptance::lapps_client(),
+        ["acceptance", "broadcast"] => acceptance::broadcast(BROADCAST_S),
+        ["acceptance", "broadcast", "--seconds", seconds] => {
+            acceptance::broadcast(seconds.parse()?)
+        }
         unknown => bail!("unknown command `{}`\n\n{USAGE}", unknown.join(" ")),
     }
 }
 
 /// How long the sound services are under load.
 const SERVICES_S: u32 = 300;
+
+/// How long subscribers listen to broadcasts.
+const BROADCAST_S: u16 = 300;
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
@@ -93,4 +100,6 @@ usage: cargo xtask COMMAND
   acceptance threading     callbacks on the worker's thread and on their own; 3 min
   acceptance soak          10,000 connections, idle and for 5 minutes; an idle machine is needed
   acceptance lapps-client  clients of the LAppS protocol that nobody here wrote, 1 min each
+  acceptance broadcast [--seconds N]
+                           10,000 subscribers of which 100 do not read, 5 minutes
 ";

@@ -42,6 +42,13 @@ impl Moment {
     }
 }
 
+/// CPU time of a process in seconds; `proc` is its folder in `/proc`.
+pub(crate) fn cpu_s(proc: &Path) -> Result<f64> {
+    let stat = std::fs::read_to_string(proc.join("stat")).context("the server is gone")?;
+    let ticks = times(&stat).context("stat of the server")?.own;
+    Ok(ticks as f64 / TICKS_PER_S)
+}
+
 /// CPU time in clock ticks since boot, at one moment: all of it, and what a hypervisor took. That
 /// is all it took only while something always wants to run.
 #[derive(Clone, Copy)]
@@ -121,6 +128,8 @@ fn times(stat: &str) -> Option<Times> {
     })
 }
 
+/// The kernel counts in hundredths for programs, whatever it uses itself (USER_HZ).
+const TICKS_PER_S: f64 = 100.0;
 const QUIET_WINDOW: Duration = Duration::from_secs(2);
 /// Five minutes in all.
 const QUIET_WINDOWS_MAX: usize = 150;

@@ -21,6 +21,7 @@ impl Programs {
         let mut build = place::cargo();
         build.args(["build", "--release", "-p", "moonwire", "--bin", "moonwire"]);
         build.args(["--example", "faulty_server", "--example", "attacker"]);
+        build.args(["--example", "subscribers"]);
         ensure!(build.status()?.success(), "the release build failed");
         let results = tempfile::tempdir().context("a folder for Run files")?;
         Ok(Self {
@@ -69,6 +70,15 @@ impl Programs {
                 command
             }
         };
+        command.arg(address).args(arguments);
+        command
+    }
+
+    /// Subscribers of a service, see there; on a core of their own.
+    pub(crate) fn subscribers(&self, server: &Server, core: u8, arguments: &[String]) -> Command {
+        let address = server.url.split_once("://").map_or("", |(_, rest)| rest);
+        let program = self.release.join("examples/subscribers");
+        let mut command = pinned(Some(core), program.as_os_str());
         command.arg(address).args(arguments);
         command
     }
