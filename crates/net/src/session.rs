@@ -307,6 +307,12 @@ impl Session {
         }
     }
 
+    /// The cipher suite that the ends agreed on, as the registry of IANA for TLS 1.2 and 1.3 names
+    /// it; `None` without TLS or before its handshake is over.
+    pub fn cipher_suite(&self) -> Option<&'static str> {
+        self.tls.as_ref()?.cipher_suite()?.as_str()
+    }
+
     /// Whether messages can be sent.
     pub fn is_open(&self) -> bool {
         self.phase == Phase::Active && matches!(self.stage, Stage::Open(_))

@@ -176,8 +176,8 @@ impl Records {
         self.connection.common().is_handshaking()
     }
 
-    #[cfg(test)]
-    pub(super) fn cipher_suite(&self) -> Option<rustls::CipherSuite> {
+    /// The cipher suite agreed on.
+    pub(crate) fn cipher_suite(&self) -> Option<rustls::CipherSuite> {
         let suite = self.connection.common().negotiated_cipher_suite();
         suite.map(|suite| suite.suite())
     }
