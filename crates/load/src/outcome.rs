@@ -9,7 +9,7 @@ use moonwire_report::{
 use crate::plan::{Plan, one_way_refusal};
 use crate::records::Records;
 use crate::run::{Ending, Outcome};
-use crate::scenario::{Pacing, Scenario, Settings, Workload};
+use crate::scenario::{Pacing, Scenario, Settings};
 use crate::verdict::{CLOCK_MISFIT, Evidence, assess};
 
 /// The result of a run that has ended.
@@ -135,6 +135,7 @@ fn cell(plan: &Plan, records: &Records) -> Cell {
             compressed: plan.scenario.deflate.map(|_| counters.connects_compressed),
             all_online_ms: records.all_online_ns.map(|ns| ns as f64 / 1e6),
         },
+        ciphers: totals.ciphers.clone(),
         bytes: Bytes {
             sent: counters.bytes_sent,
             received: counters.bytes_received,
@@ -257,14 +258,13 @@ fn parameters(plan: &Plan) -> Parameters {
         ),
         Pacing::Closed { .. } | Pacing::Open { .. } | Pacing::Hold => (None, None, None),
     };
-    let (Workload::Echo { size, .. } | Workload::Amplify { size, .. }) = scenario.workload;
     Parameters {
         clients: u64::from(scenario.connections_total()),
         batch,
         wait_ms,
         batches,
         stagger_ms: batches.map(|_| milliseconds(scenario.stagger.unwrap_or_default())),
-        message_bytes: size as u64,
+        message_bytes: scenario.workload.payload_bytes() as u64,
         replies: u64::from(scenario.replies),
         rate_per_s: match scenario.pacing {
             Pacing::Open { rate, .. } => Some(rate),

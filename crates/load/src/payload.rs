@@ -15,6 +15,8 @@ use crate::schedule::mix;
 pub(crate) struct EchoPayload {
     filler: Filler,
     size: usize,
+    /// Every other message is empty.
+    alternates: bool,
     seed: u64,
 }
 
@@ -40,8 +42,21 @@ impl EchoPayload {
         Self {
             filler: Filler::new(size, seed),
             size,
+            alternates: false,
             seed,
         }
+    }
+
+    /// Payloads of `size` bytes and empty ones in turn, the first of `size`.
+    pub(crate) fn alternating(size: usize, seed: u64) -> Self {
+        Self {
+            alternates: true,
+            ..Self::new(size, seed)
+        }
+    }
+
+    fn is_empty(&self, seq: u64) -> bool {
+        self.alternates && !seq.is_multiple_of(2)
     }
 
     /// False when the size leaves no room for a header: [`EchoPayload::read`] cannot be used.
@@ -51,6 +66,9 @@ impl EchoPayload {
 
     /// Appends message `seq` of `connection`.
     pub(crate) fn write(&self, connection: u32, seq: u64, out: &mut Vec<u8>) {
+        if self.is_empty(seq) {
+            return;
+        }
         if !self.has_header() {
             out.extend_from_slice(self.filler.slice(connection, seq, self.size));
             return;
@@ -86,6 +104,9 @@ impl EchoPayload {
 
     /// Whether `payload` is message `seq` of `connection`, header or not.
     pub(crate) fn matches(&self, connection: u32, seq: u64, payload: &[u8]) -> bool {
+        if self.is_empty(seq) {
+            return payload.is_empty();
+        }
         if self.has_header() {
             return self.read(connection, payload) == Reading::Message { seq, intact: true };
         }
@@ -224,6 +245,16 @@ mod tests {
             payload.read(3, &written(&other_size, 3, 8)),
             Reading::Unreadable
         );
+    }
+
+    #[test]
+    fn every_other_message_may_be_empty() {
+        let payload = EchoPayload::alternating(64, 7);
+        assert_eq!(written(&payload, 3, 0).len(), 64);
+        assert_eq!(written(&payload, 3, 1), b"");
+        assert!(payload.matches(3, 1, b"") && !payload.matches(3, 2, b""));
+        assert!(!payload.matches(3, 1, &written(&payload, 3, 2)));
+        assert!(payload.matches(3, 2, &written(&payload, 3, 2)));
     }
 
     #[test]

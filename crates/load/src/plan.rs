@@ -69,6 +69,9 @@ impl Plan {
         let schedule = Schedule::new(scenario);
         let content = match scenario.workload {
             Workload::Echo { size, .. } => Content::Echo(EchoPayload::new(size, scenario.seed)),
+            Workload::Alternating { size } => {
+                Content::Echo(EchoPayload::alternating(size, scenario.seed))
+            }
             Workload::Amplify { size, .. } => {
                 Content::Amplify(AmplifyPayload::new(size, scenario.seed))
             }
@@ -136,11 +139,14 @@ impl Plan {
         self.scenario.targets.iter().map(request).collect()
     }
 
-    /// The opcode of every message.
-    pub(crate) fn opcode(&self) -> Opcode {
+    /// The opcode of message `seq` of any connection.
+    pub(crate) fn opcode(&self, seq: u64) -> Opcode {
         match self.scenario.workload {
             Workload::Echo { binary: false, .. } => Opcode::Text,
-            Workload::Echo { binary: true, .. } | Workload::Amplify { .. } => Opcode::Binary,
+            Workload::Alternating { .. } if seq.is_multiple_of(2) => Opcode::Text,
+            Workload::Echo { binary: true, .. }
+            | Workload::Alternating { .. }
+            | Workload::Amplify { .. } => Opcode::Binary,
         }
     }
 
@@ -197,7 +203,7 @@ fn last_attempt_ns(scenario: &Scenario) -> u64 {
 
 /// Why one-way latencies cannot be had, in one sentence; `None` when they can.
 pub(crate) fn one_way_refusal(scenario: &Scenario, addresses: &[SocketAddr]) -> Option<String> {
-    if matches!(scenario.workload, Workload::Echo { .. }) {
+    if one_way_unit_ns(scenario).is_none() {
         return Some("an echo carries no clock of the server".to_owned());
     }
     let is_loopback = |ip: IpAddr| ip.to_canonical().is_loopback();
@@ -214,7 +220,7 @@ pub(crate) fn one_way_refusal(scenario: &Scenario, addresses: &[SocketAddr]) -> 
 fn one_way_unit_ns(scenario: &Scenario) -> Option<u64> {
     match scenario.workload {
         Workload::Amplify { time_unit, .. } => Some(time_unit.nanoseconds()),
-        Workload::Echo { .. } => None,
+        Workload::Echo { .. } | Workload::Alternating { .. } => None,
     }
 }
 

@@ -195,6 +195,12 @@ pub enum Workload {
         /// Binary instead of text frames.
         binary: bool,
     },
+    /// Alternately a text of `size` bytes and an empty binary message; the peer sends each back. So
+    /// did the benchmark of LAppS, whatever size it printed.
+    Alternating {
+        /// Bytes of the text.
+        size: usize,
+    },
     /// The JSON of uwebsocket-benchmark in binary frames: the peer answers with its own clock.
     Amplify {
         /// Bytes of the whole JSON text.
@@ -202,6 +208,16 @@ pub enum Workload {
         /// Unit of `created_at` and `server_latency`.
         time_unit: TimeUnit,
     },
+}
+
+impl Workload {
+    /// Bytes of a message, on average.
+    pub(crate) fn payload_bytes(self) -> usize {
+        match self {
+            Self::Echo { size, .. } | Self::Amplify { size, .. } => size,
+            Self::Alternating { size } => size / 2,
+        }
+    }
 }
 
 /// Unit of the times inside a message.
@@ -447,13 +463,19 @@ fn check_workload(settings: &Settings) -> Result<(), ScenarioError> {
         return mistake("there must be at least 1 reply per message");
     }
     match settings.workload {
-        Workload::Echo { size, .. } | Workload::Amplify { size, .. } if size > SIZE_MAX => mistake(
-            format!("a message of {size} bytes is more than the maximum of {SIZE_MAX}"),
-        ),
+        Workload::Echo { size, .. }
+        | Workload::Alternating { size }
+        | Workload::Amplify { size, .. }
+            if size > SIZE_MAX =>
+        {
+            mistake(format!(
+                "a message of {size} bytes is more than the maximum of {SIZE_MAX}"
+            ))
+        }
         Workload::Amplify { size, .. } if size < AMPLIFY_SIZE_MIN => mistake(format!(
             "an amplify message needs at least {AMPLIFY_SIZE_MIN} bytes for its fields, not {size}"
         )),
-        Workload::Echo { .. } | Workload::Amplify { .. } => Ok(()),
+        Workload::Echo { .. } | Workload::Alternating { .. } | Workload::Amplify { .. } => Ok(()),
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct Tally {
     pub(crate) errors: BTreeMap<String, u64>,
     /// Close codes received.
     pub(crate) closes: BTreeMap<u16, u64>,
+    /// Cipher suites of the connections over TLS that came up. Bounded by those that we offer.
+    pub(crate) ciphers: BTreeMap<String, u64>,
     pub(crate) occupancy: Occupancy,
 }
 
@@ -142,6 +144,9 @@ impl Tally {
         for (&code, count) in &other.closes {
             *self.closes.entry(code).or_insert(0) += count;
         }
+        for (cipher, count) in &other.ciphers {
+            *self.ciphers.entry(cipher.clone()).or_insert(0) += count;
+        }
     }
 
     /// Forgets everything but who is in flight, and keeps the memory.
@@ -154,6 +159,7 @@ impl Tally {
         self.counters = Counters::default();
         self.errors.clear();
         self.closes.clear();
+        self.ciphers.clear();
         self.occupancy = Occupancy::default();
     }
 

@@ -138,6 +138,10 @@ impl<D: Driver> Worker<D> {
             .total
             .record(duration_ns(timings.tcp + tls + timings.upgrade));
         let client = &mut self.clients[index as usize];
+        let session = client.session.as_ref();
+        if let Some(cipher) = session.and_then(Session::cipher_suite) {
+            *tally.ciphers.entry(cipher.to_owned()).or_insert(0) += 1;
+        }
         client.state = State::Up;
         client.track.up_ns = self.now_ns;
         tally.counters.reconnected += u64::from(client.track.was_up);

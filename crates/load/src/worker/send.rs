@@ -137,7 +137,7 @@ impl<D: Driver> Worker<D> {
             }
         }
         let before = session.write_queue_bytes();
-        session.send(self.plan.opcode(), &self.payload)?;
+        session.send(self.plan.opcode(seq), &self.payload)?;
         let framed = session.write_queue_bytes().saturating_sub(before);
         self.desk.tally.counters.bytes_sent += framed as u64;
         Ok(())
