@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::contest::Contest;
 use crate::counts::{Bytes, Connects, Messages, Rate};
 use crate::environment::{Generator, Link, Server, Threshold};
 use crate::histogram::Histogram;
@@ -16,6 +17,8 @@ use crate::verdict::{Assessment, Verdict};
 pub struct Cell {
     /// What tells this cell from its neighbours.
     pub parameters: Parameters,
+    /// Its place in a contest; `None` outside of the lab.
+    pub contest: Option<Contest>,
     /// Whether its figures may be believed.
     pub assessment: Assessment,
     /// Thresholds the user set.
@@ -34,6 +37,8 @@ pub struct Cell {
     pub handshake: Handshake,
     /// Connection counters.
     pub connects: Connects,
+    /// Connections that came up over TLS, by the cipher suite they agreed on.
+    pub ciphers: BTreeMap<String, u64>,
     /// Byte counters.
     pub bytes: Bytes,
     /// Rates over the sending phase.
@@ -174,6 +179,14 @@ impl Default for OneWay {
     }
 }
 
+impl Cell {
+    /// A name for files and tables that tells it from every other cell of its run.
+    pub(crate) fn key(&self) -> String {
+        let contest = self.contest.as_ref();
+        contest.map_or_else(String::new, Contest::key) + &self.parameters.key()
+    }
+}
+
 impl Parameters {
     /// Whether the clients send within a part of the wait only.
     pub(crate) fn is_bunched(&self) -> bool {
@@ -224,6 +237,8 @@ impl<'de> Deserialize<'de> for Cell {
 struct CellOut<'a> {
     #[serde(flatten)]
     parameters: &'a Parameters,
+    #[serde(flatten)]
+    contest: &'a Option<Contest>,
     verdict: Verdict,
     verdict_reasons: &'a [String],
     thresholds: &'a [Threshold],
@@ -234,6 +249,8 @@ struct CellOut<'a> {
     latency: LatencyOut<'a>,
     handshake: HandshakeOut,
     connects: Connects,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    ciphers: &'a BTreeMap<String, u64>,
     bytes: Bytes,
     rate: Rate,
     server: &'a Option<Server>,
@@ -284,6 +301,7 @@ impl<'a> CellOut<'a> {
     fn of(cell: &'a Cell) -> Self {
         Self {
             parameters: &cell.parameters,
+            contest: &cell.contest,
             verdict: cell.assessment.verdict(),
             verdict_reasons: cell.assessment.reasons(),
             thresholds: &cell.thresholds,
@@ -294,6 +312,7 @@ impl<'a> CellOut<'a> {
             latency: LatencyOut::of(&cell.latency),
             handshake: HandshakeOut::of(&cell.handshake),
             connects: cell.connects,
+            ciphers: &cell.ciphers,
             bytes: cell.bytes,
             rate: cell.rate,
             server: &cell.server,
@@ -356,6 +375,8 @@ impl<'a> HistogramsOut<'a> {
 struct CellIn {
     #[serde(flatten)]
     parameters: Parameters,
+    #[serde(flatten)]
+    contest: Option<Contest>,
     verdict: Verdict,
     #[serde(default)]
     verdict_reasons: Vec<String>,
@@ -371,6 +392,8 @@ struct CellIn {
     latency: LatencyIn,
     #[serde(default)]
     connects: Connects,
+    #[serde(default)]
+    ciphers: BTreeMap<String, u64>,
     #[serde(default)]
     bytes: Bytes,
     #[serde(default)]
@@ -422,6 +445,7 @@ impl From<CellIn> for Cell {
         };
         Self {
             parameters: file.parameters,
+            contest: file.contest,
             assessment: Assessment::restored(file.verdict, file.verdict_reasons),
             thresholds: file.thresholds,
             ended_early: file.ended_early,
@@ -444,6 +468,7 @@ impl From<CellIn> for Cell {
                 total: file.histograms.handshake_total,
             },
             connects: file.connects,
+            ciphers: file.ciphers,
             bytes: file.bytes,
             rate: file.rate,
             server: file.server,

@@ -7,7 +7,7 @@
 
 use crate::cell::Cell;
 use crate::format;
-use crate::groups::{clients, described};
+use crate::groups::{clients, titled};
 use crate::interval::{Interval, IntervalLatency};
 use crate::quantiles::Quantiles;
 use crate::run::Run;
@@ -80,7 +80,7 @@ pub fn compare(a: &Run, b: Option<&Run>) -> Comparison {
     for cell in a.cells() {
         let other = b.map(|b| partner(cell, a, b));
         if other == Some(None) {
-            let key = cell.parameters.key();
+            let key = cell.key();
             comparison.remarks.push(format!("{key} is in A only"));
             continue;
         }
@@ -88,7 +88,7 @@ pub fn compare(a: &Run, b: Option<&Run>) -> Comparison {
         if let Some(other) = other {
             comparison.remark_on(cell, other);
         }
-        let title = |cell: &Cell| format!("{}, {}", clients(cell), described(&cell.parameters));
+        let title = |cell: &Cell| format!("{}, {}", clients(cell), titled(cell));
         let title = match other.filter(|other| other.parameters != cell.parameters) {
             None => title(cell),
             Some(other) => format!("A: {}; B: {}", title(cell), title(other)),
@@ -102,7 +102,7 @@ pub fn compare(a: &Run, b: Option<&Run>) -> Comparison {
         if partner(cell, b.unwrap_or(a), a).is_none() {
             comparison
                 .remarks
-                .push(format!("{} is in B only", cell.parameters.key()));
+                .push(format!("{} is in B only", cell.key()));
         }
     }
     comparison
@@ -198,14 +198,14 @@ impl Comparison {
 
     fn remark_on(&mut self, a: &Cell, b: &Cell) {
         if a.parameters != b.parameters {
-            let key = a.parameters.key();
+            let key = a.key();
             self.remarks.push(format!(
                 "{key} of A and its partner in B: the parameters differ"
             ));
         }
         for (name, cell) in [("A", a), ("B", b)] {
             for reason in cell.assessment.reasons() {
-                let (verdict, key) = (cell.assessment.verdict(), cell.parameters.key());
+                let (verdict, key) = (cell.assessment.verdict(), cell.key());
                 self.remarks
                     .push(format!("{name}, {key} is {verdict}: {reason}"));
             }
@@ -261,7 +261,7 @@ fn partner<'a>(cell: &Cell, from: &Run, to: &'a Run) -> Option<&'a Cell> {
     }
     to.cells()
         .iter()
-        .find(|other| other.parameters == cell.parameters)
+        .find(|other| other.parameters == cell.parameters && other.contest == cell.contest)
 }
 
 fn changes(a: &Cell, b: Option<&Cell>) -> Vec<Change> {

@@ -2,6 +2,7 @@
 //! than the client count, one column for each client count.
 
 use crate::cell::{Cell, Parameters};
+use crate::contest::Contest;
 use crate::format;
 use crate::run::Run;
 use crate::verdict::Verdict;
@@ -30,13 +31,15 @@ impl<'a> Group<'a> {
 
     /// What the cells have in common, for file names.
     pub(crate) fn key(&self) -> String {
-        let key = common(self.cells[0]).key();
-        key.strip_prefix("c0_").unwrap_or(&key).to_owned()
+        let (contest, parameters) = common(self.cells[0]);
+        let key = parameters.key();
+        let contest = contest.as_ref().map_or_else(String::new, Contest::key);
+        contest + key.strip_prefix("c0_").unwrap_or(&key)
     }
 
     /// What the cells have in common, for a reader.
     pub(crate) fn title(&self) -> String {
-        described(&self.cells[0].parameters)
+        titled(self.cells[0])
     }
 }
 
@@ -57,8 +60,17 @@ pub(crate) fn judged(cell: &Cell) -> String {
     }
 }
 
+/// What a cell has in common with others but for their clients, for a reader.
+pub(crate) fn titled(cell: &Cell) -> String {
+    let described = described(&cell.parameters);
+    match &cell.contest {
+        Some(contest) => format!("{}, round {}: {described}", contest.name(), contest.round),
+        None => described,
+    }
+}
+
 /// The parameters other than the client count as a phrase.
-pub(crate) fn described(parameters: &Parameters) -> String {
+fn described(parameters: &Parameters) -> String {
     let duration = |ms: f64| format::round_number(&format::latency(ms * 1e3));
     let mut parts = Vec::new();
     let mut sending = String::new();
@@ -137,11 +149,16 @@ fn plural(count: u64, noun: &str, ending: &str) -> String {
     format!("{} {noun}", format::count(count))
 }
 
-fn common(cell: &Cell) -> Parameters {
-    Parameters {
+fn common(cell: &Cell) -> (Option<Contest>, Parameters) {
+    let contest = cell.contest.clone().map(|contest| Contest {
+        connections: 0,
+        ..contest
+    });
+    let parameters = Parameters {
         clients: 0,
         ..cell.parameters.clone()
-    }
+    };
+    (contest, parameters)
 }
 
 #[cfg(test)]

@@ -7,7 +7,9 @@ mod axis;
 mod cell;
 mod chart;
 mod compare;
+mod contest;
 mod counts;
+mod doubling;
 mod environment;
 mod folder;
 mod format;
@@ -35,6 +37,7 @@ mod verdict;
 // The public interface is:
 pub use crate::cell::{Cell, Handshake, Latencies, OneWay, Parameters};
 pub use crate::compare::{Change, Comparison, compare};
+pub use crate::contest::Contest;
 pub use crate::counts::{Bytes, Connects, Messages, Rate};
 pub use crate::environment::{Environment, Generator, Link, Server, Threshold};
 pub use crate::folder::{check_run_place, read_run, render_all, write_run};

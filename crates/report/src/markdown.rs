@@ -1,5 +1,6 @@
 //! The Markdown report: tables like those of uwebsocket-benchmark, one column per client count.
 
+use crate::doubling;
 use crate::format;
 use crate::groups::{Group, clients};
 use crate::run::Run;
@@ -19,6 +20,9 @@ pub fn markdown(run: &Run) -> String {
     if !run.environment.command_line.is_empty() {
         let line = format::command_line(&run.environment.command_line);
         text.push_str(&format!("\n```sh\n{line}\n```\n"));
+    }
+    if doubling::is_contest(run) {
+        text.push_str(&contest(run));
     }
     for group in Group::all(run) {
         text.push_str(&format!("\n## {}\n\n", group.title()));
@@ -41,6 +45,15 @@ pub fn markdown(run: &Run) -> String {
         sentences::HOW_TO_READ
     ));
     text
+}
+
+fn contest(run: &Run) -> String {
+    let mut text = format!("\n{}\n", doubling::method(run));
+    for section in doubling::sections(run) {
+        text.push_str(&format!("\n## {}\n\n", section.title));
+        text.push_str(&section.table.to_markdown());
+    }
+    text + &format!("\n{}\n", doubling::UNITS)
 }
 
 fn latency_section(group: &Group<'_>, pick: Pick) -> String {

@@ -131,7 +131,7 @@ impl CellData {
         };
         let percent = |share: Option<f64>| share.map(|share| rounded(share * 100.0));
         Self {
-            key: cell.parameters.key(),
+            key: cell.key(),
             label: judged(cell),
             color: series_color(column),
             seconds: intervals

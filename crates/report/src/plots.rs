@@ -35,7 +35,7 @@ pub fn plots(run: &Run) -> Vec<Plot> {
         if group.cells.len() > 1 {
             for cell in &group.cells {
                 let title = format!("{}, {}", judged(cell), group.title());
-                plots.extend(group_plots(&[cell], &title, &cell.parameters.key()));
+                plots.extend(group_plots(&[cell], &title, &cell.key()));
             }
         }
     }

@@ -132,11 +132,7 @@ impl Run {
                 // The client count names a cell in most sweeps; where it does not, all of it does.
                 let one_group = Group::all(self).len() == 1;
                 let reasons = |cell: &Cell| -> Vec<String> {
-                    let name = if one_group {
-                        clients(cell)
-                    } else {
-                        cell.parameters.key()
-                    };
+                    let name = if one_group { clients(cell) } else { cell.key() };
                     let verdict = cell.assessment.verdict();
                     let reasons = cell.assessment.reasons().iter();
                     reasons

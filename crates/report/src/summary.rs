@@ -1,6 +1,7 @@
 //! The terminal summary: the verdict first, then what users of wrk2, hey and oha look for.
 
 use crate::cell::Cell;
+use crate::doubling;
 use crate::environment::Threshold;
 use crate::format;
 use crate::groups::{Group, clients};
@@ -22,6 +23,7 @@ pub struct Style {
 pub fn summary(run: &Run, style: Style) -> String {
     match &run.content {
         Content::Load(cell) => load_summary(cell, style),
+        Content::Bench(_) if doubling::is_contest(run) => contest_summary(run, style),
         Content::Bench(_) => bench_summary(run, style),
     }
 }
@@ -122,6 +124,18 @@ fn bench_summary(run: &Run, style: Style) -> String {
         text.push_str(&section("Link", style));
         text.push_str(&format!("  {}\n", sentences::link(link)));
     }
+    text
+}
+
+/// The tables first: there may be a reason against each of a hundred cells.
+fn contest_summary(run: &Run, style: Style) -> String {
+    let mut text = format!("{}\n", doubling::method(run));
+    for section_of in doubling::sections(run) {
+        text.push_str(&section(&section_of.title, style));
+        text.push_str(&section_of.table.to_text());
+    }
+    text.push_str(&format!("\n{}\n\n", doubling::UNITS));
+    text.push_str(&verdict_lines(run.verdict(), &run.verdict_reasons(), style));
     text
 }
 

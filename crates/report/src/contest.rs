@@ -1,0 +1,36 @@
+//! Where a cell of the lab stands among the contestants of its run.
+
+use serde::{Deserialize, Serialize};
+
+/// Whose figures they are, and in which round of the contest they were taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contest {
+    /// The contestant and its variant, such as `uwebsockets-js/1-thread`.
+    pub contestant: String,
+    /// Connections asked for.
+    pub connections: u64,
+    /// Whether they were made over TLS.
+    pub tls: bool,
+    /// Rounds follow each other, each with all contestants; from 1.
+    pub round: u64,
+    /// The size that the benchmark of LAppS would print for this cell, bytes. Only in its mode, in
+    /// which no message ever has this size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nominal_bytes: Option<u64>,
+}
+
+impl Contest {
+    /// The contestant as a reader tells it from the others.
+    pub(crate) fn name(&self) -> String {
+        let scheme = if self.tls { "wss" } else { "ws" };
+        format!("{}, {scheme}", self.contestant)
+    }
+
+    /// What names a file of this cell beside those of the others.
+    pub(crate) fn key(&self) -> String {
+        let name = self.name().replace(['/', ' '], "_").replace(',', "");
+        let nominal = self.nominal_bytes;
+        let nominal = nominal.map_or_else(String::new, |bytes| format!("_nominal{bytes}"));
+        format!("{name}_round{}{nominal}_", self.round)
+    }
+}
