@@ -2,9 +2,9 @@
 
 mod attempts;
 mod cell;
-mod folder;
+pub(crate) mod folder;
 pub(crate) mod merge;
-mod plan;
+pub(crate) mod plan;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ pub fn bench(
 ) -> Result<BenchOutcome, BenchError> {
     let started = Instant::now();
     let plans = plan::cells(spec)?;
-    let folder = ResultFolder::create(spec)?;
+    let folder = ResultFolder::create(spec.out.as_deref(), &spec.name)?;
     let cores = Cores::of_this_process();
     // Beside the generator, which must keep its times, it made it wait for its processor; left to
     // itself it was by chance beside the one or the other, and runs could not be compared.

@@ -4,6 +4,8 @@
 //! progress goes out as events, results as `moonwire_report` values.
 
 mod bench;
+mod contestant;
+mod doubling;
 mod environment;
 mod idle_poll;
 mod link;
@@ -16,6 +18,11 @@ mod scheduling;
 // The public interface is:
 pub use crate::bench::{
     BenchEnding, BenchError, BenchEvent, BenchObserver, BenchOutcome, BenchSpec, Place, bench,
+};
+pub use crate::contestant::Contestant;
+pub use crate::doubling::{
+    DoublingError, DoublingEvent, DoublingObserver, DoublingOutcome, DoublingSpec,
+    Place as CellPlace, payload_doubling, peers_folder,
 };
 pub use crate::environment::describe as describe_environment;
 pub use crate::link::{

@@ -5,15 +5,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use moonwire_report::{Run, render_all, write_run};
+use moonwire_report::{Run, Style, markdown, render_all, summary, write_run};
 use serde::Serialize;
 
-use super::{BenchError, BenchSpec};
+use super::BenchError;
 use crate::environment::rfc3339;
 
 /// The folder of one bench.
 #[derive(Debug)]
-pub(super) struct ResultFolder {
+pub(crate) struct ResultFolder {
     path: PathBuf,
     /// What was made for it, the innermost last; what is empty in the end is taken away again.
     made: Vec<PathBuf>,
@@ -21,20 +21,20 @@ pub(super) struct ResultFolder {
 
 impl ResultFolder {
     /// Makes the folder before anything is measured, so that a wrong path costs nothing.
-    pub(super) fn create(spec: &BenchSpec) -> Result<Self, BenchError> {
+    pub(crate) fn create(out: Option<&Path>, name: &str) -> Result<Self, BenchError> {
         let mut folder = Self {
             path: PathBuf::new(),
             made: Vec::new(),
         };
-        match &spec.out {
+        match out {
             Some(out) => {
-                folder.path.clone_from(out);
+                out.clone_into(&mut folder.path);
                 folder.make(out)?;
             }
             None => {
                 // `:` is not for file names everywhere.
                 let time = rfc3339(SystemTime::now()).replace([':', '-'], "");
-                folder.make_new(Path::new("results"), &format!("{time}-{}", spec.name))?;
+                folder.make_new(Path::new("results"), &format!("{time}-{name}"))?;
             }
         }
         folder.make(&folder.path.join(CELLS))?;
@@ -73,12 +73,12 @@ impl ResultFolder {
         made
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Writes the Run file.
-    pub(super) fn write_run(&self, run: &Run) -> Result<(), BenchError> {
+    pub(crate) fn write_run(&self, run: &Run) -> Result<(), BenchError> {
         Ok(write_run(run, &self.path.join("run.json"))?)
     }
 
@@ -86,6 +86,18 @@ impl ResultFolder {
     pub(super) fn render(&self, run: &Run) -> Result<PathBuf, BenchError> {
         self.write_run(run)?;
         Ok(render_all(run, &self.path)?)
+    }
+
+    /// Writes the tables of the report without its page: `summary.txt` and `report.md`.
+    pub(crate) fn write_tables(&self, run: &Run) -> Result<(), BenchError> {
+        for (name, text) in [
+            ("summary.txt", summary(run, Style::default())),
+            ("report.md", markdown(run)),
+        ] {
+            let path = self.path.join(name);
+            fs::write(&path, text).map_err(|error| unwritable(&path, &error))?;
+        }
+        Ok(())
     }
 
     /// The path of a file that belongs to a cell.

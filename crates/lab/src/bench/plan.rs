@@ -177,16 +177,16 @@ pub(super) struct Placement {
 
 /// Who runs where, where there are processors to share out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Cores {
+pub(crate) struct Cores {
     /// Empty on a machine with one processor: nobody is pinned.
-    pub(super) generator: Vec<usize>,
+    pub(crate) generator: Vec<usize>,
     /// Likewise.
-    pub(super) server: Vec<usize>,
+    pub(crate) server: Vec<usize>,
 }
 
 impl Cores {
     /// Shares out the processors that this process may use.
-    pub(super) fn of_this_process() -> Self {
+    pub(crate) fn of_this_process() -> Self {
         let allowed = rustix::thread::sched_getaffinity(None).map_or_else(
             |_| Vec::new(),
             |set| {
@@ -217,7 +217,7 @@ impl Cores {
 }
 
 /// Processors as a list such as `0-2,5`.
-pub(super) fn core_list(cores: &[usize]) -> String {
+pub(crate) fn core_list(cores: &[usize]) -> String {
     let mut parts: Vec<(usize, usize)> = Vec::new();
     for core in cores {
         match parts.last_mut() {
