@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::bench::BenchArgs;
 use crate::compare::CompareArgs;
 use crate::config;
+use crate::lab::LabArgs;
 use crate::load::LoadArgs;
 use crate::report::ReportArgs;
 use crate::serve;
@@ -26,6 +27,8 @@ pub(crate) enum Verb {
     Load(Box<LoadArgs>),
     /// Measure how a server's latency behaves as clients grow, and draw the report
     Bench(Box<BenchArgs>),
+    /// Measure contestants side by side, in one run on one machine
+    Lab(LabArgs),
     /// Draw the tables, plots and the HTML page of Run files again
     Report(ReportArgs),
     /// Compare two Run files, metric by metric
@@ -42,5 +45,6 @@ const EXAMPLES: &str = "Examples:
   moonwire bench                                  the latency suite against the built-in server
   moonwire serve                                  echo on /echo and amplify on /amplify, port 5083
   moonwire load ws://127.0.0.1:5083/echo -c 100   one load run
+  moonwire lab payload-doubling --messages 4k     moonwire beside uWebSockets
   moonwire report results/*/run.json              draw the reports again
   moonwire completions bash > /etc/bash_completion.d/moonwire";

@@ -5,6 +5,7 @@ mod cli;
 mod compare;
 mod config;
 mod exit;
+mod lab;
 mod load;
 mod output;
 mod progress;
@@ -35,6 +36,7 @@ fn run(cli: Cli) -> Exit {
         Verb::Serve(args) => serve::run(args),
         Verb::Load(args) => load::run(*args),
         Verb::Bench(args) => bench::run(*args),
+        Verb::Lab(args) => lab::run(&args),
         Verb::Report(args) => report::run(&args),
         Verb::Compare(args) => compare::run(&args),
         Verb::Config(args) => config::run(&args),

@@ -11,6 +11,7 @@ mod ending;
 mod hostile;
 mod hostile_server;
 mod installation;
+mod lab;
 mod lapps;
 mod results;
 mod trust;

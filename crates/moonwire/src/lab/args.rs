@@ -1,0 +1,110 @@
+//! What a user types behind `moonwire lab`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::quantity;
+
+/// Measure contestants side by side, in one run on one machine.
+#[derive(Debug, Args)]
+pub(crate) struct LabArgs {
+    #[command(subcommand)]
+    pub(super) scenario: Scenario,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Scenario {
+    /// Print the scenarios and the contestants
+    List,
+    PayloadDoubling(Box<DoublingArgs>),
+}
+
+/// Echo payloads of 1 KiB to 256 KiB: the benchmark of LAppS, with the payload on the wire.
+///
+/// Each client sends a message, awaits it and sends the next one. The size doubles and the
+/// messages are halved, as the published benchmark has them. Each round starts every contestant's
+/// server in turn, pinned away from the generator.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct DoublingArgs {
+    /// Who takes part, ID for all variants or ID/VARIANT (`moonwire lab list` has them)
+    #[arg(
+        long,
+        value_name = "LIST",
+        default_value = "moonwire,uwebsockets-js",
+        value_delimiter = ','
+    )]
+    pub(super) contestants: Vec<String>,
+    /// Clients [default: as published, 120, and 96 for the variants of weight 0.8]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = quantity::positive)]
+    pub(super) connections: Vec<u64>,
+    /// Rounds: each measures every contestant once, and tables have the median
+    #[arg(long, value_name = "N", default_value = "1", value_parser = quantity::positive)]
+    pub(super) rounds: u64,
+    /// Messages of each client at 1 KiB (`rounds_per_run` of the published benchmark); fewer make a
+    /// shorter run
+    #[arg(long, value_name = "N", default_value = "40k", value_parser = quantity::positive)]
+    pub(super) messages: u64,
+    /// As many messages at every size
+    #[arg(long)]
+    pub(super) fixed_messages: bool,
+    /// As the published benchmark really sent: two messages in flight, of 1024 bytes and of none,
+    /// whatever the size is called
+    #[arg(long)]
+    pub(super) legacy: bool,
+    /// With TLS, without, or both
+    #[arg(long, value_enum, default_value = "on", value_name = "WHEN")]
+    pub(super) tls: Tls,
+    /// Seed of the payloads
+    #[arg(long, value_name = "N")]
+    pub(super) seed: Option<u64>,
+    /// Write the Run file here too; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+    /// Results folder instead of results/<time>-payload-doubling
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    /// No progress and no tables: one line on stderr if something speaks against the run
+    #[arg(long)]
+    pub(super) quiet: bool,
+}
+
+/// Which connections are made over TLS.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(super) enum Tls {
+    /// All.
+    On,
+    /// None.
+    Off,
+    /// First none, then all.
+    Both,
+}
+
+impl Tls {
+    /// The turns of a round.
+    pub(super) fn turns(self) -> Vec<bool> {
+        match self {
+            Self::On => vec![true],
+            Self::Off => vec![false],
+            Self::Both => vec![false, true],
+        }
+    }
+}
+
+const EXAMPLES: &str = "Examples:
+  Two contestants, a tenth of the messages, three rounds, some minutes:
+    moonwire lab payload-doubling --messages 4k --rounds 3 \\
+      --contestants moonwire/weight-0.5,uwebsockets-js
+  Everything as published, which takes long:
+    moonwire lab payload-doubling
+  The same sizes with as many messages each:
+    moonwire lab payload-doubling --messages 1k --fixed-messages
+  What the published benchmark had on the wire; docs/payload-doubling.md says why:
+    moonwire lab payload-doubling --legacy --messages 4k
+
+Contestants other than moonwire are installed by `cargo xtask peers`; MOONWIRE_PEERS names their
+folder where it is not target/peers.
+
+Exit codes: 0 when a cell is valid or suspect, 98 when none is, 104 bad configuration,
+105 interrupted.";

@@ -1,0 +1,155 @@
+//! The lab as a user meets it: a contest of one, counted.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::harness::{Outcome, PATIENCE, Running, moonwire, run, signal};
+
+const INVALID: i32 = 98;
+const BAD_CONFIGURATION: i32 = 104;
+const INTERRUPTED: i32 = 105;
+
+fn doubling(folder: &Path, arguments: &[&str]) -> Command {
+    let mut lab = moonwire();
+    lab.args(["lab", "payload-doubling", "--connections", "4"]);
+    lab.args(["--contestants", "moonwire/weight-0.5-fragments"]);
+    lab.arg("--out").arg(folder.join("out"));
+    lab.arg("--json").arg(folder.join("run.json"));
+    lab.args(arguments);
+    lab
+}
+
+/// The cells of a run; a busy machine may make all of them INVALID.
+fn cells(folder: &Path, outcome: &Outcome) -> Vec<Value> {
+    assert!(matches!(outcome.code, Some(0 | INVALID)), "{outcome:?}");
+    let text = fs::read_to_string(folder.join("run.json")).unwrap();
+    let json: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["schema"], "moonwire.run");
+    json["cells"].as_array().unwrap().clone()
+}
+
+fn assert_nothing_lost(cell: &Value, messages: u64) {
+    assert_eq!(cell["messages"]["sent"], messages, "{cell}");
+    assert_eq!(cell["messages"]["received"], messages, "{cell}");
+    for fault in ["lost", "duplicate", "corrupt", "unexpected", "unsent"] {
+        assert_eq!(cell["messages"][fault], 0, "{fault}: {cell}");
+    }
+    assert_eq!(cell["errors"], serde_json::json!({}), "{cell}");
+    assert_eq!(cell["connects"]["ok"], 4, "{cell}");
+}
+
+#[test]
+fn each_size_is_on_the_wire_as_it_is_said_and_every_message_comes_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["--messages", "5", "--rounds", "2", "--tls", "off"];
+    let outcome = run(&mut doubling(folder.path(), &arguments));
+    let cells = cells(folder.path(), &outcome);
+    assert_eq!(cells.len(), 2 * 9, "{outcome:?}");
+    for (index, cell) in cells.iter().enumerate() {
+        let size = 1024 << (index % 9);
+        assert_eq!(cell["contestant"], "moonwire/weight-0.5-fragments");
+        assert_eq!(cell["connections"], 4);
+        assert_eq!(cell["round"], 1 + index / 9);
+        assert_eq!(cell["tls"], false);
+        assert_eq!(cell["message_size"], size);
+        assert_nothing_lost(cell, 4 * 5);
+        // Beside the payload each message has a header of at most 14 bytes and each connection an
+        // upgrade and a close frame. The server's fragments of 1392 bytes have a header each.
+        let payload = 20 * size;
+        let sent = cell["bytes"]["sent"].as_u64().unwrap();
+        let most = payload + 20 * 14 + 4 * 1024;
+        assert!((payload..=most).contains(&sent), "{size}: {sent} bytes");
+        let received = cell["bytes"]["received"].as_u64().unwrap();
+        let fragments = 20 * size.div_ceil(1392);
+        let least = payload + 2 * fragments;
+        let most = payload + 4 * fragments + 4 * 1024;
+        assert!(
+            (least..=most).contains(&received),
+            "{size}: {received} bytes"
+        );
+    }
+    for part in [
+        "Total round trips per second",
+        "both ways, Gbit/s",
+        "results: ",
+    ] {
+        assert!(outcome.stdout.contains(part), "{part}: {outcome:?}");
+    }
+    let tables = fs::read_to_string(folder.path().join("out/report.md")).unwrap();
+    assert!(
+        tables.contains("moonwire/weight-0.5-fragments, ws, 4 clients"),
+        "{tables}"
+    );
+}
+
+#[test]
+fn the_legacy_mode_sends_two_small_messages_and_names_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let outcome = run(&mut doubling(
+        folder.path(),
+        &["--messages", "6", "--legacy"],
+    ));
+    let cells = cells(folder.path(), &outcome);
+    assert_eq!(cells.len(), 9, "{outcome:?}");
+    for (index, cell) in cells.iter().enumerate() {
+        assert_eq!(cell["nominal_bytes"], 1024 << index);
+        assert_eq!(cell["message_size"], 512);
+        assert_eq!(cell["in_flight"], 2);
+        assert_eq!(cell["ciphers"]["TLS13_AES_128_GCM_SHA256"], 4, "{cell}");
+        assert_nothing_lost(cell, 4 * 6);
+    }
+    let label = "legacy: 2 in flight, mean payload 512 B, nominal sizes are not on the wire";
+    assert!(outcome.stdout.contains(label), "{outcome:?}");
+}
+
+#[test]
+fn a_contest_that_is_interrupted_prints_what_is_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let lab = Running::start(&mut doubling(folder.path(), &["--messages", "1m"]));
+    let log = folder.path().join("out/cells");
+    let deadline = Instant::now() + PATIENCE;
+    // The server has its configuration when its turn begins.
+    while !log.is_dir() || fs::read_dir(&log).unwrap().next().is_none() {
+        assert!(Instant::now() < deadline, "no turn began");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    signal(lab.id(), Signal::INT);
+    let outcome = lab.finish();
+    assert_eq!(outcome.code, Some(INTERRUPTED), "{outcome:?}");
+}
+
+#[test]
+fn a_contestant_that_is_not_known_or_not_here_is_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, part) in [
+        ("nginx", "there is no contestant 'nginx'"),
+        ("uwebsockets-js", "cargo xtask peers"),
+    ] {
+        let mut lab = moonwire();
+        lab.args(["lab", "payload-doubling", "--contestants", name]);
+        lab.env("MOONWIRE_PEERS", folder.path());
+        lab.arg("--out").arg(folder.path().join("out"));
+        let outcome = run(&mut lab);
+        assert_eq!(outcome.code, Some(BAD_CONFIGURATION), "{outcome:?}");
+        assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:?}");
+        assert!(outcome.stderr.contains(part), "{outcome:?}");
+    }
+}
+
+#[test]
+fn the_contestants_can_be_listed() {
+    let outcome = run(moonwire().args(["lab", "list"]));
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    for name in [
+        "payload-doubling",
+        "moonwire/weight-0.8",
+        "uwebsockets-js/n-threads",
+    ] {
+        assert!(outcome.stdout.contains(name), "{name}: {outcome:?}");
+    }
+}
