@@ -14,6 +14,9 @@ use crate::place;
 const CHROMIUM: &str = "/usr/bin/chromium";
 const FIREFOX: &str = "/usr/bin/firefox-esr";
 
+/// Contestants of the lab that npm installs, by their folders in `lab/contestants`.
+const CONTESTANTS: &[&str] = &["uwebsockets-js"];
+
 /// A peer with what the tests need it for.
 struct Peer {
     name: &'static str,
@@ -69,6 +72,20 @@ const PEERS: &[Peer] = &[
         version: |folder| node_version(folder, "playwright-core"),
     },
     Peer {
+        name: "uwebsockets",
+        source: "lab/contestants/uwebsockets-js",
+        purpose: "a contestant of the lab",
+        version: |folder| {
+            let program = "console.log(require('uwebsockets/package.json').version)";
+            let place = folder.contestant("uwebsockets-js");
+            said(
+                Command::new("node")
+                    .args(["-e", program])
+                    .current_dir(place),
+            )
+        },
+    },
+    Peer {
         name: "chromium",
         source: "apt",
         purpose: "a page as a client",
@@ -97,7 +114,12 @@ pub(crate) fn install() -> Result<ExitCode> {
     }
     std::fs::create_dir_all(&folder.0)?;
     python_packages(&folder).context("websockets, kosoku and cbor2")?;
-    node_packages(&folder).context("ws, cbor-js and playwright-core")?;
+    let node = folder.0.join("node");
+    node_packages(&definition(""), &node).context("ws, cbor-js and playwright-core")?;
+    for name in CONTESTANTS {
+        let source = place::root().join("lab/contestants").join(name);
+        node_packages(&source, &folder.contestant(name)).context(*name)?;
+    }
     if !Path::new(CHROMIUM).exists() {
         apt(&["chromium"]).context("a browser")?;
     }
@@ -166,13 +188,20 @@ impl Folder {
         self.0.join("python/bin/python")
     }
 
+    /// Where what a contestant of the lab needs is installed; the lab looks for it there.
+    fn contestant(&self, name: &str) -> PathBuf {
+        self.0.join("contestants").join(name)
+    }
+
     fn definitions() -> Result<String> {
-        let files = ["requirements.txt", "package.json", "package-lock.json"];
-        let texts: std::io::Result<Vec<String>> = files
-            .iter()
-            .map(|file| std::fs::read_to_string(definition(file)))
-            .collect();
-        Ok(texts.context("xtask/peers")?.concat())
+        let files = ["requirements.txt", "package.json", "package-lock.json"].map(definition);
+        let contestants = CONTESTANTS.iter().map(|name| {
+            let folder = place::root().join("lab/contestants").join(name);
+            folder.join("package-lock.json")
+        });
+        let files = files.into_iter().chain(contestants);
+        let texts: std::io::Result<Vec<String>> = files.map(std::fs::read_to_string).collect();
+        Ok(texts.context("the definitions of the peers")?.concat())
     }
 
     /// Whether the last complete install was made from the definitions of today.
@@ -217,11 +246,11 @@ fn python_packages(folder: &Folder) -> Result<()> {
         .arg(definition("requirements.txt")))
 }
 
-fn node_packages(folder: &Folder) -> Result<()> {
-    let modules = folder.0.join("node");
-    std::fs::create_dir_all(&modules)?;
+/// Installs what the lock in `source` says into `modules`.
+fn node_packages(source: &Path, modules: &Path) -> Result<()> {
+    std::fs::create_dir_all(modules)?;
     for file in ["package.json", "package-lock.json"] {
-        std::fs::copy(definition(file), modules.join(file))?;
+        std::fs::copy(source.join(file), modules.join(file))?;
     }
     if said(Command::new("npm").arg("--version")).is_err() {
         apt(&["nodejs", "npm"])?;
@@ -234,7 +263,7 @@ fn node_packages(folder: &Folder) -> Result<()> {
             "--no-fund",
             "--loglevel=error",
         ])
-        .current_dir(&modules))
+        .current_dir(modules))
 }
 
 fn node_version(folder: &Folder, package: &str) -> Result<String> {
