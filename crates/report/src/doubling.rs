@@ -33,8 +33,8 @@ pub(crate) fn method(run: &Run) -> &'static str {
              published benchmark of LAppS had; do not compare these rows with true payloads."
         }
         false => {
-            "One message in flight per client, each with its whole payload on the wire and verified \
-             when it comes back. All clients of a row send from the same moment to the same moment."
+            "One message in flight per client, each with its whole payload on the wire and \
+             verified when it comes back. All clients of a row send from the same moment to the same moment."
         }
     }
 }
