@@ -29,6 +29,7 @@ mod opcode;
 mod payload;
 #[cfg(test)]
 mod tests;
+mod url;
 
 // The public interface is:
 pub use close::CloseCode;
@@ -45,3 +46,4 @@ pub use handshake::{
 };
 pub use limits::Limits;
 pub use opcode::Opcode;
+pub use url::{UrlError, WebSocketUrl};
