@@ -36,4 +36,4 @@ pub use session::{
 };
 pub use time::Time;
 pub use timers::Timers;
-pub use tls::{ClientTls, ServerTls, TlsError, TlsVersions, Trust};
+pub use tls::{ClientTls, NameCheck, ServerTls, TlsError, TlsVersions, Trust};

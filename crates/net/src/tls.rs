@@ -14,7 +14,7 @@ use std::sync::Arc;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{self, cipher_suite};
 
-pub use client::{ClientTls, Trust};
+pub use client::{ClientTls, NameCheck, Trust};
 pub use error::TlsError;
 pub(crate) use records::Records;
 pub use server::{ServerTls, TlsVersions};

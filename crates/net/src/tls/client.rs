@@ -1,16 +1,18 @@
 //! The client's end of TLS.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+};
 
 use super::error::TlsError;
-use super::server::certificates;
+use super::server::{TlsVersions, certificates};
 
 /// A client's rules; cheap to clone, shared by all its connections.
 ///
@@ -32,25 +34,42 @@ pub enum Trust {
     Anyone,
 }
 
+/// Whether a server's certificate must be for the name that is connected to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum NameCheck {
+    /// It must.
+    Required,
+    /// Any name will do, as long as the certificate is trusted: whoever has one of the same
+    /// authority could take the server's place.
+    Skipped,
+}
+
 impl ClientTls {
     /// Prepares for connections to servers that are to be trusted according to `trust`.
     pub fn new(trust: &Trust) -> Result<Self, TlsError> {
+        Self::with_rules(trust, TlsVersions::Both, NameCheck::Required)
+    }
+
+    /// The same with these versions, and perhaps without a look at names.
+    pub fn with_rules(
+        trust: &Trust,
+        versions: TlsVersions,
+        names: NameCheck,
+    ) -> Result<Self, TlsError> {
         let provider = super::provider();
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?;
-        let builder = match trust {
-            Trust::System => builder.with_root_certificates(system_roots()?),
-            Trust::Authorities(path) => {
-                let mut roots = RootCertStore::empty();
-                for certificate in certificates(path)? {
-                    roots.add(certificate).map_err(|error| TlsError::Content {
-                        path: path.clone(),
-                        problem: format!("a certificate in it cannot be used: {error}"),
-                    })?;
-                }
-                builder.with_root_certificates(roots)
-            }
-            Trust::Anyone => builder
+            .with_protocol_versions(versions.supported())?;
+        let roots = match trust {
+            Trust::System => Some(system_roots()?),
+            Trust::Authorities(path) => Some(authorities(path)?),
+            Trust::Anyone => None,
+        };
+        let builder = match (roots, names) {
+            (Some(roots), NameCheck::Required) => builder.with_root_certificates(roots),
+            (Some(roots), NameCheck::Skipped) => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(AnyName::new(roots, provider)?)),
+            (None, _) => builder
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(AnyCertificate { provider })),
         };
@@ -129,6 +148,80 @@ fn system_roots() -> Result<RootCertStore, TlsError> {
         Err(TlsError::NoSystemRoots)
     } else {
         Ok(roots)
+    }
+}
+
+fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|error| TlsError::Content {
+            path: path.to_owned(),
+            problem: format!("a certificate in it cannot be used: {error}"),
+        })?;
+    }
+    Ok(roots)
+}
+
+/// Accepts what a trusted authority signed, whatever name it is for.
+#[derive(Debug)]
+struct AnyName {
+    verifier: Arc<WebPkiServerVerifier>,
+}
+
+impl AnyName {
+    fn new(roots: RootCertStore, provider: Arc<CryptoProvider>) -> Result<Self, TlsError> {
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+        let verifier = verifier.build();
+        let verifier = verifier.map_err(|error| rustls::Error::General(error.to_string()))?;
+        Ok(Self { verifier })
+    }
+}
+
+impl ServerCertVerifier for AnyName {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let verified = self.verifier.verify_server_cert(
+            end_entity,
+            intermediates,
+            server_name,
+            ocsp_response,
+            now,
+        );
+        match verified {
+            // It looks at the name last, once everything else was found right.
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Ok(ServerCertVerified::assertion()),
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
     }
 }
 

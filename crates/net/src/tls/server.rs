@@ -8,6 +8,7 @@ use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::NoServerSessionStorage;
+use rustls::{SupportedProtocolVersion, version};
 
 use super::error::TlsError;
 
@@ -19,10 +20,10 @@ pub struct ServerTls {
     self_signed: Option<Arc<str>>,
 }
 
-/// Which versions of TLS a server speaks.
+/// Which versions of TLS an end speaks.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum TlsVersions {
-    /// 1.3 with clients that can, 1.2 with others.
+    /// 1.3 with peers that can, 1.2 with others.
     #[default]
     Both,
     /// 1.2 only.
@@ -31,17 +32,27 @@ pub enum TlsVersions {
     Tls13,
 }
 
+impl TlsVersions {
+    /// As rustls takes them.
+    pub(super) fn supported(self) -> &'static [&'static SupportedProtocolVersion] {
+        static NEWEST_FIRST: [&SupportedProtocolVersion; 2] = [&version::TLS13, &version::TLS12];
+        match self {
+            Self::Both => &NEWEST_FIRST,
+            Self::Tls12 => &NEWEST_FIRST[1..],
+            Self::Tls13 => &NEWEST_FIRST[..1],
+        }
+    }
+}
+
 impl ServerTls {
     /// The same with other versions than both.
     pub fn limited_to(self, versions: TlsVersions) -> Result<Self, TlsError> {
         let resolver = Arc::clone(&self.config.cert_resolver);
-        let versions: &[_] = match versions {
-            TlsVersions::Both => return Ok(self),
-            TlsVersions::Tls12 => &[&rustls::version::TLS12],
-            TlsVersions::Tls13 => &[&rustls::version::TLS13],
-        };
+        if versions == TlsVersions::Both {
+            return Ok(self);
+        }
         let config = ServerConfig::builder_with_provider(super::provider())
-            .with_protocol_versions(versions)?
+            .with_protocol_versions(versions.supported())?
             .with_no_client_auth()
             .with_cert_resolver(resolver);
         Ok(Self {
@@ -108,7 +119,7 @@ impl ServerTls {
         self_signed: Option<Arc<str>>,
     ) -> Result<Self, TlsError> {
         let config = ServerConfig::builder_with_provider(super::provider())
-            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
+            .with_protocol_versions(TlsVersions::Both.supported())?
             .with_no_client_auth()
             .with_single_cert(chain, key)?;
         Ok(Self {

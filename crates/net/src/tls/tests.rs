@@ -136,6 +136,31 @@ fn a_certificate_nobody_knows_is_refused_with_a_sentence_and_an_alert() {
     );
 }
 
+/// The name is all that is not looked at.
+#[test]
+fn without_the_check_of_names_only_the_authority_counts() {
+    let server = ServerTls::self_signed().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("authority.pem");
+    std::fs::write(&path, server.self_signed_pem().unwrap()).unwrap();
+    let rules = |versions| {
+        let trust = Trust::Authorities(path.clone());
+        ClientTls::with_rules(&trust, versions, NameCheck::Skipped).unwrap()
+    };
+    for versions in [TlsVersions::Both, TlsVersions::Tls12, TlsVersions::Tls13] {
+        let client = rules(versions);
+        handshake(&mut pair(&server, &client, "example.org"), 4096).unwrap();
+        let stranger = ServerTls::self_signed().unwrap();
+        let error = handshake(&mut pair(&stranger, &client, "localhost"), 4096).unwrap_err();
+        let sentence = error.to_string();
+        assert!(sentence.contains("was not accepted"), "{sentence}");
+    }
+    let older = ServerTls::self_signed().unwrap();
+    let older = older.limited_to(TlsVersions::Tls12).unwrap();
+    let client = rules(TlsVersions::Tls13);
+    assert!(handshake(&mut pair(&older, &client, "localhost"), 4096).is_err());
+}
+
 #[test]
 fn a_certificate_in_the_file_is_accepted_for_its_names_only() {
     let server = ServerTls::self_signed().unwrap();
