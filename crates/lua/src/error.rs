@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{error, fmt, io};
+use std::{error, fmt, io, iter};
+
+use crate::line::log_line;
 
 /// A service that could not be loaded, or a callback that failed.
 #[derive(Debug)]
@@ -164,6 +166,14 @@ impl ScriptError {
         } else {
             ""
         }
+    }
+
+    /// The sentence and the calls that led to it, as lines of a log.
+    pub fn log_lines(&self) -> String {
+        let sentence = self.to_string();
+        let calls = self.traceback().lines().take(CALLS_MAX);
+        let lines: Vec<_> = iter::once(&*sentence).chain(calls).map(log_line).collect();
+        lines.join("\n")
     }
 }
 
@@ -392,6 +402,10 @@ fn article(kind: &str) -> String {
         format!("a {kind}")
     }
 }
+
+/// Lines of a traceback that are logged; LuaJIT itself leaves out what is between the first ten
+/// and the last eleven calls.
+const CALLS_MAX: usize = 32;
 
 /// What LuaJIT puts between a message and its calls.
 const TRACEBACK_HEAD: &str = "\nstack traceback:\n";

@@ -3,7 +3,8 @@
 //! A service is a table of four functions in `FOLDER/NAME.lua`. An [`Instance`] is one virtual
 //! machine that runs it: the server hands it one event at a time, and what the service wants done
 //! (send, close) comes back in [`Effects`]. This crate knows no socket, no connection and no
-//! thread; an instance stays on the thread that loaded it.
+//! thread; an instance stays on the thread that loaded it. What a service does at once goes through
+//! traits that the server implements: [`Broadcasts`] and [`Client`].
 //!
 //! Services are trusted: they have every library of LuaJIT, `io`, `os`, `debug` and `ffi`
 //! included, like services of LAppS. What an instance is protected from is mistakes: an error, a
@@ -11,6 +12,7 @@
 //! connection, and a callback that does not end is stopped.
 
 mod broker;
+mod client;
 mod document;
 mod effects;
 mod error;
@@ -28,10 +30,10 @@ mod watchdog;
 
 // The public interface is:
 pub use broker::{Broker, QUEUE_MESSAGES, StopFlag};
+pub use client::{Client, ClientEvent, Connector};
 pub use effects::{Effect, EffectLimits, Effects};
 pub use error::{Fault, Place, ScriptError};
 pub use instance::{Instance, Outcome, Refusal};
-pub use line::log_line;
 pub use live::Handler;
 pub use modules::bcast::Broadcasts;
 pub use moonwire_proto::Opcode;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 /// `text` as one line of a log: no newline of it can begin a forged line, and what is beyond
 /// [`LINE_BYTES_MAX`] is cut off.
-pub fn log_line(text: &str) -> Cow<'_, str> {
+pub(crate) fn log_line(text: &str) -> Cow<'_, str> {
     let cut = &text[..text.floor_char_boundary(LINE_BYTES_MAX)];
     let is_kept = |character: char| character == '\t' || !character.is_control();
     if cut.len() == text.len() && cut.chars().all(is_kept) {

@@ -3,6 +3,7 @@
 pub(crate) mod bcast;
 mod clock;
 mod config;
+mod cws;
 mod log;
 mod mqr;
 mod murmur;
@@ -48,6 +49,7 @@ pub(crate) fn install(
     };
     for module in &source.preload {
         let table = match module {
+            Module::Cws => cws::module(lua, source, options)?,
             Module::Mqr => mqr::module(lua, &options.broker, &options.stop, documents, at_bound)?,
             Module::Murmur => murmur::module(lua)?,
             Module::Nap => nap::module(lua, &options.stop)?,

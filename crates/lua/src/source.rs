@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::broker::{Broker, StopFlag};
+use crate::client::Connector;
 use crate::effects::EffectLimits;
 use crate::error::ScriptError;
 
@@ -26,6 +27,8 @@ pub struct ServiceSource {
 /// A module of LAppS that a service has only if it asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Module {
+    /// Connections to other servers.
+    Cws,
     /// Queues between services.
     Mqr,
     /// Hashes of strings.
@@ -38,11 +41,12 @@ pub enum Module {
 
 impl Module {
     /// All of them, by name.
-    pub const ALL: [Self; 4] = [Self::Mqr, Self::Murmur, Self::Nap, Self::Time];
+    pub const ALL: [Self; 5] = [Self::Cws, Self::Mqr, Self::Murmur, Self::Nap, Self::Time];
 
     /// The global that it becomes.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Cws => "cws",
             Self::Mqr => "mqr",
             Self::Murmur => "murmur",
             Self::Nap => "nap",
@@ -143,6 +147,8 @@ pub struct LoadOptions {
     pub broker: Arc<Broker>,
     /// The order to stop, which ends what waits in a call.
     pub stop: StopFlag,
+    /// What makes its connections to other servers; `None`: it cannot have any.
+    pub connector: Option<Arc<dyn Connector>>,
 }
 
 /// Longest name of a service.

@@ -95,6 +95,7 @@ impl Member {
         let options = LoadOptions {
             broker: Arc::clone(&shared.broker),
             stop: shared.stop.clone(),
+            connector: Some(shared.outgoing.clone()),
             ..options(definition)
         };
         let loaded = Standalone::load(&source(definition), &options, number, Box::new(announcer));

@@ -26,6 +26,9 @@ const SLOT_BITS: u32 = 20;
 const GENERATION_BITS: u32 = 18;
 const GENERATIONS: usize = 1 << GENERATION_BITS;
 
+/// The first handler of connections that services open themselves: no client has it or a later one.
+pub(crate) const OUTGOING_FIRST: u64 = 1 << (WORKER_BITS + SLOT_BITS + GENERATION_BITS);
+
 /// Most workers of one server.
 pub(crate) const WORKERS_MAX: usize = 1 << WORKER_BITS;
 /// Most connections of one worker.
@@ -41,6 +44,7 @@ mod tests {
         assert!(largest.as_u64() < 100_000_000_000_000);
         assert_eq!(largest.as_u64(), (1 << 46) - 1);
         assert_eq!(slot(largest), SLOTS_MAX - 1);
+        assert!(largest.as_u64() < OUTGOING_FIRST);
         assert!(pack(WORKERS_MAX, 0, 0).is_none() && pack(0, SLOTS_MAX, 0).is_none());
     }
 

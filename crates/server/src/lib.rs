@@ -15,6 +15,7 @@ mod handler;
 mod mailbox;
 mod metrics;
 mod origin;
+mod outgoing;
 mod process;
 mod router;
 mod server;
@@ -30,7 +31,7 @@ pub use acl::{Acl, AclPolicy};
 pub use cidr::Cidr;
 pub use config::{
     Config, ConfigError, Execution, LappsConversion, LappsHome, Limits, LogFormat, OnBrokenService,
-    Overrides, QueuePolicy, Service, StandaloneService, Tls, check_log_filter,
+    OutgoingTls, Overrides, QueuePolicy, Service, StandaloneService, Tls, check_log_filter,
 };
 pub use error::ServerError;
 pub use origin::AllowedOrigins;

@@ -12,9 +12,10 @@ use moonwire_net::{Driver, EpollDriver, ListenOptions, ServerTls, TlsVersions};
 use tracing::error;
 
 use crate::background::{self, Background, Nowhere};
-use crate::config::{Config, Limits, Tls};
+use crate::config::{Config, Limits, OutgoingTls, Tls};
 use crate::error::ServerError;
 use crate::metrics;
+use crate::outgoing::Outgoing;
 use crate::process;
 use crate::shared::Shared;
 use crate::worker::{Scripts, Worker, options, source};
@@ -33,6 +34,7 @@ impl Server {
     /// Loads everything that a start would load, and serves nobody.
     pub fn check(config: &Config) -> Result<(), ServerError> {
         load_tls(config.tls.as_ref(), config.tls_versions)?;
+        outgoing(&config.client_tls)?;
         for service in &config.services {
             Instance::load_with(&source(service), &options(service))?;
         }
@@ -53,6 +55,7 @@ impl Server {
             connection_weight,
             tls,
             tls_versions,
+            client_tls,
             limits,
             services,
             standalone,
@@ -60,6 +63,7 @@ impl Server {
             ..
         } = config;
         let tls = load_tls(tls.as_ref(), tls_versions)?;
+        let outgoing = outgoing(&client_tls)?;
         process::prepare();
         let (addresses, listeners) = bind(&listen, workers, &limits)?;
         let shared = Shared::new(
@@ -73,6 +77,7 @@ impl Server {
         );
         let shared = Arc::new(Shared {
             connection_weight,
+            outgoing: Arc::new(outgoing),
             ..shared
         });
         let order = StopUnlessStarted(Some(Stopper {
@@ -372,6 +377,10 @@ fn load_tls(tls: Option<&Tls>, versions: TlsVersions) -> Result<Option<ServerTls
         .and_then(|tls| tls.limited_to(versions))
         .map(Some)
         .map_err(|error| ServerError::Tls(error.to_string()))
+}
+
+fn outgoing(tls: &OutgoingTls) -> Result<Outgoing, ServerError> {
+    Outgoing::new(tls).map_err(|error| ServerError::Tls(error.to_string()))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use crate::acl::Acl;
 use crate::config::{FRAME_HEADER_BYTES_MAX, Limits, OnBrokenService, Service, StandaloneService};
 use crate::event::Letter;
 use crate::mailbox::Mailbox;
+use crate::outgoing::Outgoing;
 use crate::router::Router;
 use crate::sources::Sources;
 use crate::stats::Stats;
@@ -56,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) broker: Arc<Broker>,
     /// What a connection weighs against an event that waits, where workers are compared.
     pub(crate) connection_weight: f64,
+    /// What makes the connections of services to other servers.
+    pub(crate) outgoing: Arc<Outgoing>,
     /// The order to all services to stop.
     pub(crate) stop: StopFlag,
     /// The services that run by themselves.
@@ -109,6 +112,7 @@ impl Shared {
             done: std::iter::repeat_with(done).take(workers).collect(),
             broker: Arc::default(),
             connection_weight: 1.0,
+            outgoing: Arc::default(),
             stop: StopFlag::default(),
             standalone_running: standalone.iter().map(|_| AtomicUsize::new(0)).collect(),
             standalone,

@@ -8,11 +8,11 @@ use toml::Spanned;
 use tracing_subscriber::EnvFilter;
 
 use super::acl::acl;
-use super::file::{File, OneOrMany, ServerTable, TlsTable};
+use super::file::{ClientTlsTable, File, OneOrMany, ServerTable, TlsTable};
 use super::limits::{Bounded, fit_memory, fit_write_queue, limits};
 use super::sentence::Text;
 use super::service::{Services, allowed_origins};
-use super::{Config, ConfigError, LogFormat, OnBrokenService, Overrides, Tls};
+use super::{Config, ConfigError, LogFormat, OnBrokenService, OutgoingTls, Overrides, Tls};
 use crate::handler;
 
 /// Reads and checks the whole of it.
@@ -57,7 +57,13 @@ pub(super) fn config(text: &Text<'_>, overrides: &Overrides) -> Result<Config, C
         log: log(text, &file.server)?,
         log_format: log_format(text, &file.server)?,
         tls: tls(text, file.tls.as_ref(), overrides)?,
-        tls_versions: tls_versions(text, file.tls.as_ref())?,
+        tls_versions: tls_versions(
+            text,
+            file.tls
+                .as_ref()
+                .and_then(|table| table.get_ref().versions.as_ref()),
+        )?,
+        client_tls: client_tls(text, &file.client_tls)?,
         limits,
         services,
         standalone,
@@ -250,9 +256,9 @@ fn tls(
 
 fn tls_versions(
     text: &Text<'_>,
-    table: Option<&Spanned<TlsTable>>,
+    versions: Option<&Spanned<Vec<String>>>,
 ) -> Result<TlsVersions, ConfigError> {
-    let Some(versions) = table.and_then(|table| table.get_ref().versions.as_ref()) else {
+    let Some(versions) = versions else {
         return Ok(TlsVersions::Both);
     };
     let mut named: Vec<&str> = versions.get_ref().iter().map(String::as_str).collect();
@@ -267,6 +273,17 @@ fn tls_versions(
             Err(text.error(versions.span(), sentence))
         }
     }
+}
+
+fn client_tls(text: &Text<'_>, table: &ClientTlsTable) -> Result<OutgoingTls, ConfigError> {
+    let default = OutgoingTls::default();
+    let ca = table.ca.as_ref().map(|ca| readable(text, "ca", ca));
+    let verify = table.verify_loopback_name;
+    Ok(OutgoingTls {
+        ca: ca.transpose()?,
+        versions: tls_versions(text, table.versions.as_ref())?,
+        verify_loopback_name: verify.unwrap_or(default.verify_loopback_name),
+    })
 }
 
 /// The path of a file that exists and may be read.

@@ -20,6 +20,8 @@ pub(super) struct File {
     pub(super) server: ServerTable,
     pub(super) tls: Option<Spanned<TlsTable>>,
     #[serde(default)]
+    pub(super) client_tls: ClientTlsTable,
+    #[serde(default)]
     pub(super) limits: LimitsTable,
     #[serde(default)]
     pub(super) services: BTreeMap<String, Spanned<ServiceTable>>,
@@ -58,6 +60,15 @@ pub(super) struct TlsTable {
     pub(super) key: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) dev: bool,
+}
+
+/// `[client_tls]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct ClientTlsTable {
+    pub(super) ca: Option<Spanned<String>>,
+    pub(super) versions: Option<Spanned<Vec<String>>>,
+    pub(super) verify_loopback_name: Option<bool>,
 }
 
 /// `[limits]`

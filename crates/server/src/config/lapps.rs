@@ -65,10 +65,11 @@ impl LappsHome {
         }
         let mut remarks = Vec::new();
         let mut root = toml::Table::new();
+        let lapps = object(&self.lapps)?;
         let mut ws = Reader::new(&self.ws, object(&self.ws)?, &mut remarks);
-        let serves = ws::convert(&mut ws, &mut root)?;
+        let serves = ws::convert(&mut ws, &mut root, services::connect(&lapps))?;
         ws.finish();
-        let mut lapps = Reader::new(&self.lapps, object(&self.lapps)?, &mut remarks);
+        let mut lapps = Reader::new(&self.lapps, lapps, &mut remarks);
         let apps = services::convert(&mut lapps, &self.home, serves, &mut root)?;
         lapps.finish();
         let toml = toml::to_string_pretty(&root)

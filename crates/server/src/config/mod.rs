@@ -49,6 +49,8 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// Which versions of it.
     pub tls_versions: TlsVersions,
+    /// How services speak TLS with the servers that they connect to.
+    pub client_tls: OutgoingTls,
     /// The bound of everything that a peer can make us keep or do.
     pub limits: Limits,
     /// What a service that cannot be started means for the others.
@@ -95,6 +97,28 @@ pub enum Tls {
     },
     /// A certificate made at start, for development: clients cannot verify it.
     SelfSigned,
+}
+
+/// Whose certificates services accept when they connect to wss:// themselves.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct OutgoingTls {
+    /// The authorities in this PEM file; none: those that the system trusts.
+    pub ca: Option<PathBuf>,
+    /// Which versions of TLS are spoken.
+    pub versions: TlsVersions,
+    /// Whether a server at a loopback address has to show a certificate for its name, too. Others
+    /// always have to.
+    pub verify_loopback_name: bool,
+}
+
+impl Default for OutgoingTls {
+    fn default() -> Self {
+        Self {
+            ca: None,
+            versions: TlsVersions::Both,
+            verify_loopback_name: true,
+        }
+    }
 }
 
 /// Every bound, with its unit in the name.

@@ -2,7 +2,6 @@
 
 use moonwire_lua::{
     Effects, Handler, Instance, LoadOptions, Opcode, Outcome, Refusal, ScriptError, ServiceSource,
-    log_line,
 };
 use tracing::{error, warn};
 
@@ -112,17 +111,5 @@ fn start(source: &ServiceSource, options: &LoadOptions) -> Result<Instance, Scri
 /// One line in the log, and one for each call that led there.
 pub(crate) fn log_failure(failure: &ScriptError, handler: Option<Handler>) {
     let handler = handler.map(Handler::as_u64);
-    let sentence = failure.to_string();
-    let sentence = log_line(&sentence);
-    match failure.traceback() {
-        "" => error!(handler, "{sentence}"),
-        traceback => {
-            let calls: Vec<_> = traceback.lines().take(CALLS_MAX).map(log_line).collect();
-            error!(handler, "{sentence}\n{}", calls.join("\n"));
-        }
-    }
+    error!(handler, "{}", failure.log_lines());
 }
-
-/// Lines of a traceback that are logged; LuaJIT itself leaves out what is between the first ten
-/// and the last eleven calls.
-const CALLS_MAX: usize = 32;

@@ -181,6 +181,7 @@ fn seats(
         let options = LoadOptions {
             broker: Arc::clone(&shared.broker),
             stop: shared.stop.clone(),
+            connector: Some(shared.outgoing.clone()),
             ..options(service)
         };
         let place = Place {

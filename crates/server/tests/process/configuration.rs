@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use moonwire_server::{Config, Overrides, Server, Service};
+use moonwire_server::{Config, OutgoingTls, Overrides, Server, Service};
 
 use crate::fixture::Folder;
 
@@ -27,11 +27,16 @@ fn the_documented_defaults_are_the_defaults() {
         .map(|line| if is_key(line) { &line[2..] } else { line })
         .collect();
     let folder = Folder::new(&keys.join("\n")).app("echo", "return {}");
-    for name in ["server.crt", "server.key"] {
+    for name in ["server.crt", "server.key", "authorities.pem"] {
         std::fs::write(folder.path().join(name), "").unwrap();
     }
     let all = folder.load().unwrap_or_else(|error| panic!("{error}"));
     assert!(all.tls.is_some() && all.services[1].subprotocol.is_some());
+    let client_tls = OutgoingTls {
+        ca: Some(folder.path().join("authorities.pem")),
+        ..defaults.client_tls
+    };
+    assert_eq!(all.client_tls, client_tls);
 }
 
 fn is_key(line: &str) -> bool {

@@ -4,11 +4,22 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use moonwire_lua::Module;
+use serde_json::Map;
 use toml::{Table, Value};
 
 use super::super::ConfigError;
 use super::reader::Reader;
 use super::ws::{self, Serves};
+
+/// Whether any service connects to other servers.
+pub(super) fn connect(lapps: &Map<String, serde_json::Value>) -> bool {
+    let services = lapps.get("services").and_then(|all| all.as_object());
+    let services = services.into_iter().flat_map(Map::values);
+    let mut modules = services
+        .filter_map(|service| service.get("preload")?.as_array())
+        .flatten();
+    modules.any(|module| module.as_str() == Some(Module::Cws.name()))
+}
 
 /// Writes `[services.NAME]` for each service that can start; where all of them are.
 pub(super) fn convert(

@@ -12,8 +12,12 @@ use crate::handler;
 /// Whether anybody can connect.
 pub(super) type Serves = bool;
 
-/// Writes `[server]`, `[tls]` and `[limits]`.
-pub(super) fn convert(ws: &mut Reader<'_>, root: &mut Table) -> Result<Serves, ConfigError> {
+/// Writes `[server]`, `[tls]` and `[limits]`, and `[client_tls]` if a service connects to others.
+pub(super) fn convert(
+    ws: &mut Reader<'_>,
+    root: &mut Table,
+    connects: bool,
+) -> Result<Serves, ConfigError> {
     let mut server = Table::new();
     let listeners = ws.integer("listeners", 0..=COUNT_MAX)?.unwrap_or(2);
     let mut limits = Table::new();
@@ -38,8 +42,12 @@ pub(super) fn convert(ws: &mut Reader<'_>, root: &mut Table) -> Result<Serves, C
     server.insert("acl".into(), acl(&mut ws.object("acl")?)?.into());
     root.insert("server".into(), server.into());
     root.insert("limits".into(), limits.into());
-    if let Some(tls) = tls(ws)? {
+    let (tls, client_tls) = tls(ws, connects)?;
+    if let Some(tls) = tls {
         root.insert("tls".into(), tls.into());
+    }
+    if let Some(client_tls) = client_tls {
+        root.insert("client_tls".into(), client_tls.into());
     }
     ws.ignore(
         "lapps_config_auto_save",
@@ -90,13 +98,20 @@ fn address(ws: &mut Reader<'_>) -> Result<SocketAddr, ConfigError> {
     Ok(SocketAddr::new(ip, port))
 }
 
-fn tls(ws: &mut Reader<'_>) -> Result<Option<Table>, ConfigError> {
+/// `[tls]` and `[client_tls]`.
+fn tls(ws: &mut Reader<'_>, connects: bool) -> Result<(Option<Table>, Option<Table>), ConfigError> {
     let is_on = ws.boolean("tls")?;
     if is_on.is_none() {
         ws.remark("there is no `tls`, so connections are not encrypted");
     }
     let version = ws.integer("tls_server_version", i64::MIN..=i64::MAX)?;
-    ws.ignore("tls_client_version", "the module `cws` is not there yet");
+    let client_version = match connects {
+        true => ws.integer("tls_client_version", i64::MIN..=i64::MAX)?,
+        false => {
+            ws.ignore("tls_client_version", NO_CLIENT);
+            None
+        }
+    };
     let mut files = ws.object("tls_certificates")?;
     let cert = files
         .text("cert")?
@@ -104,20 +119,34 @@ fn tls(ws: &mut Reader<'_>) -> Result<Option<Table>, ConfigError> {
     let key = files
         .text("key")?
         .unwrap_or_else(|| format!("{CERTIFICATES}/localhost.key"));
-    files.ignore("ca", "clients are not asked for certificates");
+    let mut client = None;
+    if connects {
+        let ca = files.text("ca")?;
+        let ca = ca.unwrap_or_else(|| format!("{CERTIFICATES}/localhost.ca.pem"));
+        let mut table = Table::new();
+        table.insert("ca".into(), ca.into());
+        table.insert("versions".into(), versions(client_version));
+        // LAppS checks no name; elsewhere than here that would be no check at all.
+        table.insert("verify_loopback_name".into(), false.into());
+        client = Some(table);
+    } else {
+        files.ignore("ca", NO_CLIENT);
+    }
     files.finish();
     if is_on != Some(true) {
-        return Ok(None);
+        return Ok((None, client));
     }
-    let version = match version {
-        Some(3) => "1.2",
-        _ => "1.3",
-    };
     let mut tls = Table::new();
     tls.insert("cert".into(), cert.into());
     tls.insert("key".into(), key.into());
-    tls.insert("versions".into(), Value::Array(vec![version.into()]));
-    Ok(Some(tls))
+    tls.insert("versions".into(), versions(version));
+    Ok((Some(tls), client))
+}
+
+/// One version, never both.
+fn versions(number: Option<i64>) -> Value {
+    let version = if number == Some(3) { "1.2" } else { "1.3" };
+    Value::Array(vec![version.into()])
 }
 
 /// An access control list. A range whose first address is not the first one with its prefix is
@@ -148,6 +177,7 @@ const CONNECTIONS_DEFAULT: i64 = 10_000;
 const FRAGMENT_BYTES: i64 = 1392;
 const PORT: i64 = 5083;
 const CERTIFICATES: &str = "/opt/lapps/etc/ssl/certs";
+const NO_CLIENT: &str = "no service has `cws`, and clients are not asked for certificates";
 
 /// Keys of early versions of LAppS.
 const HISTORICAL: [&str; 5] = [
