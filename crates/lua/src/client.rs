@@ -16,9 +16,9 @@ pub trait Connector: Debug + Send + Sync {
 
 /// The connections of one instance to other servers.
 ///
-/// What happens to them is told in turns: [`begin`](Self::begin), then [`next`](Self::next) until it
-/// is false or often enough, then [`end`](Self::end). Between any two of these calls connections may
-/// be made, written to and closed. Each ends with one [`ClientEvent::Closed`] or
+/// What happens to them is told in turns: [`begin`](Self::begin), then [`next`](Self::next) until
+/// it is false or often enough, then [`end`](Self::end). Between any two of these calls connections
+/// may be made, written to and closed. Each ends with one [`ClientEvent::Closed`] or
 /// [`ClientEvent::Failed`], unless the service closed it: then nothing of it is told any more.
 pub trait Client {
     /// Connects to a ws:// or wss:// URL, and waits until there is a connection; the handshakes

@@ -1,7 +1,8 @@
-//! Connections of services to other servers: what `cws` of the Lua room asks for, over the net room.
+//! Connections of services to other servers: what `cws` of the Lua room asks for, over the net
+//! room.
 //!
-//! Each instance that connects has a driver of its own, on its own thread, which runs only while the
-//! service calls `cws:eventLoop`.
+//! Each instance that connects has a driver of its own, on its own thread, which runs only while
+//! the service calls `cws:eventLoop`.
 
 mod connections;
 mod dial;
@@ -97,11 +98,12 @@ const WRITE_QUEUE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// its buffer grows by doubling), TLS.
 const MEMORY_BYTES_MAX: usize = MESSAGE_BYTES_MAX + 2 * WRITE_QUEUE_BYTES_MAX + 1024 * 1024;
 
-/// Connections of one instance, those included that are being closed. Beyond it `cws:new` gives nil.
+/// Connections of one instance, those included that are being closed. Beyond it `cws:new` gives
+/// nil.
 const CONNECTIONS_MAX: usize = 65_536;
 
-/// Until TCP has a connection, over all addresses of the host together. The look-up of the host comes
-/// before, and takes as long as the system lets it.
+/// Until TCP has a connection, over all addresses of the host together. The look-up of the host
+/// comes before, and takes as long as the system lets it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// From there to the answer of the server, TLS included.

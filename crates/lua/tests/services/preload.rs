@@ -53,6 +53,20 @@ fn murmur_hashes_as_libstdcxx_does() {
     );
 }
 
+/// As while a configuration is only checked.
+#[test]
+fn without_a_server_around_it_a_service_cannot_connect() {
+    run(
+        &[Module::Cws],
+        r#"local socket, problem = cws:new("ws://127.0.0.1:1/", {})
+        assert(socket == nil)
+        assert(problem == "cws:new(uri, callbacks): no connections can be made here", problem)
+        local ok, problem = cws:send(1, "x", 1)
+        assert(ok == false and problem:find("no live connection", 1, true), problem)
+        assert(select('#', cws:eventLoop()) == 0)"#,
+    );
+}
+
 #[test]
 fn nap_sleeps_at_least_as_long_as_asked() {
     let begin = Instant::now();

@@ -35,9 +35,13 @@ pub(crate) fn root() -> PathBuf {
 /// A server in a process of its own, killed when dropped.
 pub(crate) struct Server {
     child: Child,
-    /// What it prints after it was ready.
-    lines: Receiver<String>,
-    /// `ws://127.0.0.1:PORT`, as the server printed it; empty of one that does not listen.
+        }
+    }
+
+    /// The next line that it prints, to either output.
+    pub(crate) fn next_line(&self) -> String {
+        let line = self.lines.recv_timeout(PATIENCE);
+        line.expect("a server that goes on says what the test waits for")
     pub(crate) url: String,
 }
 
@@ -92,7 +96,18 @@ impl Server {
             }
             said.push_str(&line);
             said.push('\n');
+<<<<<<< HEAD
         }
+=======
+        };
+        Self { child, lines, url }
+    }
+
+    /// The next line that it prints, to either output.
+    pub(crate) fn next_line(&self) -> String {
+        let line = self.lines.recv_timeout(PATIENCE);
+        line.expect("a server that goes on says what the test waits for")
+>>>>>>> 1a459e4 (Show that services talk to foreign servers and run the benchmark)
     }
 
     pub(crate) fn address(&self) -> &str {

@@ -7,6 +7,7 @@ mod harness;
 mod apps;
 mod attacks;
 mod bad_input;
+mod cws;
 mod ending;
 mod hostile;
 mod hostile_server;

@@ -1,5 +1,6 @@
 //! tokio-tungstenite on both sides: a client of our server, and a server for our generator.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::{SinkExt, StreamExt};
@@ -45,7 +46,8 @@ fn the_generator_loses_nothing() {
 
 #[test]
 fn the_generator_loses_nothing_over_tls() {
-    let echo = Echo::start(Some(acceptor()));
+    let folder = tempfile::tempdir().unwrap();
+    let echo = Echo::start(Some(acceptor(&certificate::write(folder.path()))));
     load::assert_no_loss(&echo.url);
 }
 
@@ -96,12 +98,12 @@ async fn echo(stream: impl AsyncRead + AsyncWrite + Unpin, server: &Server) {
 }
 
 /// An echo server of tokio-tungstenite in a thread that lives as long as the tests.
-struct Echo {
-    url: String,
+pub(crate) struct Echo {
+    pub(crate) url: String,
 }
 
 impl Echo {
-    fn start(tls: Option<TlsAcceptor>) -> Self {
+    pub(crate) fn start(tls: Option<TlsAcceptor>) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let scheme = if tls.is_some() { "wss" } else { "ws" };
@@ -142,9 +144,8 @@ fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-fn acceptor() -> TlsAcceptor {
-    let folder = tempfile::tempdir().unwrap();
-    let (certificate, key) = certificate::write(folder.path());
+/// TLS with the certificate and the key in these files.
+pub(crate) fn acceptor((certificate, key): &(PathBuf, PathBuf)) -> TlsAcceptor {
     let certificate = rustls::pki_types::CertificateDer::from_pem_file(certificate).unwrap();
     let key = rustls::pki_types::PrivateKeyDer::from_pem_file(key).unwrap();
     let config = rustls::ServerConfig::builder()

@@ -172,8 +172,8 @@ impl Connections {
         }
     }
 
-    /// Acts on the deadlines that have passed. To be called when all that has arrived was looked at:
-    /// only then is a silence one.
+    /// Acts on the deadlines that have passed. To be called when all that has arrived was looked
+    /// at: only then is a silence one.
     fn expire(&mut self) {
         let now = self.driver.now();
         while let Some(socket) = self.timers.expired(now) {

@@ -19,8 +19,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Looks at received bytes up to the next thing to be told, and tells it; true if there was one.
-    /// What is behind it is kept, and to be read before anything else is received.
+    /// Looks at received bytes up to the next thing to be told, and tells it; true if there was
+    /// one. What is behind it is kept, and to be read before anything else is received.
     pub(super) fn read(&mut self, mut input: Input<'_>, now: Time, tell: &mut Tell<'_>) -> bool {
         let Self {
             session, is_known, ..

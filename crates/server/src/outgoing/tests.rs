@@ -49,7 +49,8 @@ fn run_service(name: &str, code: &str, options: &LoadOptions) -> Result<(), Stri
 /// `loop(done)` runs the event loop until `done()`, within bounds. One line, so that the lines of
 /// errors are those of the code.
 const LOOP: &str = "local function loop(done) local deadline = time.now() + 20000 \
-    while not done() do assert(time.now() < deadline, 'it takes too long') cws:eventLoop() end end ";
+    while not done() do assert(time.now() < deadline, 'it takes too long') cws:eventLoop() end \
+    end ";
 
 /// A server of ours, stopped with its test.
 struct Peer {

@@ -21,8 +21,8 @@ pub(super) struct Trusted {
 }
 
 impl Trusted {
-    /// Reads the authority in the file, if there is one. Those of the system are read with the first
-    /// connection that needs them: most services need none.
+    /// Reads the authority in the file, if there is one. Those of the system are read with the
+    /// first connection that needs them: most services need none.
     pub(super) fn new(rules: &OutgoingTls) -> Result<Self, TlsError> {
         let trusted = Self {
             rules: rules.clone(),

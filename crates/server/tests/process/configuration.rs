@@ -98,6 +98,14 @@ fn words_that_a_key_does_not_know_are_named_with_those_that_it_does() {
             "moonwire.toml:3: the `versions` of TLS must be \"1.2\", \"1.3\" or both",
         ),
         (
+            "[client_tls]\nversions = ['1.1']\n",
+            "moonwire.toml:2: the `versions` of TLS must be \"1.2\", \"1.3\" or both",
+        ),
+        (
+            "[client_tls]\nca = 'missing.pem'\n",
+            "moonwire.toml:2: `ca` names ",
+        ),
+        (
             "[limits]\nbusy_status = 404\n",
             "moonwire.toml:2: busy_status = 404 must be 503 or 403",
         ),

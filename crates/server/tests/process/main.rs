@@ -8,6 +8,7 @@
 //! - `configuration`: one sentence for each mistake
 //! - `broadcast`: standalone services, broadcasts and queues
 //! - `callbacks`: those that take too long, and those on a thread of their own
+//! - `cws`: services that connect to other servers
 //! - `lapps`: the LAppS protocol
 //! - `starting`: the order of services, and services that cannot start
 //! - `tls`: the hand-over of an encrypted connection
@@ -22,6 +23,7 @@ mod broadcast;
 mod callbacks;
 mod client;
 mod configuration;
+mod cws;
 mod ending;
 mod fixture;
 mod handover;

@@ -145,6 +145,31 @@ fn tls_has_the_version_that_was_asked_for() {
     }
 }
 
+/// Only where a service connects: the file need not be there otherwise.
+#[test]
+fn services_that_connect_have_the_authority_and_the_version_of_clients() {
+    let lapps = LAPPS.replace(r#"["nap", "gone"]"#, r#"["nap", "cws"]"#);
+    for (version, spoken) in [("3", "1.2"), ("4", "1.3")] {
+        let ws = WS.replace(
+            "\"tls_server_version\": 3",
+            &format!("\"tls_client_version\": {version}"),
+        );
+        let conversion = convert(&home(Some(&ws), Some(&lapps))).unwrap();
+        let table: toml::Table = conversion.toml.parse().unwrap();
+        let client = &table["client_tls"];
+        assert_eq!(client["ca"].as_str(), Some("a"));
+        assert_eq!(client["versions"][0].as_str(), Some(spoken));
+        assert_eq!(client["verify_loopback_name"].as_bool(), Some(false));
+        let remarks = conversion.remarks.join("\n");
+        assert!(!remarks.contains("`tls_c"), "{remarks}");
+        let error = Config::lapps(&conversion, &Overrides::default()).unwrap_err();
+        let sentence = "`ca` names a, which cannot be read: ";
+        assert!(error.to_string().starts_with(sentence), "{error}");
+        let toml = convert(&home(Some(&ws), Some(LAPPS))).unwrap().toml;
+        assert!(!toml.contains("client_tls"), "{toml}");
+    }
+}
+
 #[test]
 fn what_is_wrong_is_one_sentence_with_its_key() {
     for (ws, lapps, sentence) in [
