@@ -34,7 +34,8 @@ pub(crate) fn method(run: &Run) -> &'static str {
         }
         false => {
             "One message in flight per client, each with its whole payload on the wire and \
-             verified when it comes back. All clients of a row send from the same moment to the same moment."
+             verified when it comes back. All clients of a row send from the same moment to the \
+             same moment."
         }
     }
 }

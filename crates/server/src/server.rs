@@ -80,9 +80,7 @@ impl Server {
             outgoing: Arc::new(outgoing),
             ..shared
         });
-        let order = StopUnlessStarted(Some(Stopper {
-            shared: Arc::clone(&shared),
-        }));
+        let order = StopUnlessStarted::arm(&shared);
         let mut background = Background::default();
         // What they make is there before the first client.
         background.start(&shared, false)?;
@@ -232,6 +230,11 @@ impl Stopper {
 struct StopUnlessStarted(Option<Stopper>);
 
 impl StopUnlessStarted {
+    fn arm(shared: &Arc<Shared>) -> Self {
+        let shared = Arc::clone(shared);
+        Self(Some(Stopper { shared }))
+    }
+
     fn disarm(mut self) {
         self.0 = None;
     }

@@ -35,13 +35,9 @@ pub(crate) fn root() -> PathBuf {
 /// A server in a process of its own, killed when dropped.
 pub(crate) struct Server {
     child: Child,
-        }
-    }
-
-    /// The next line that it prints, to either output.
-    pub(crate) fn next_line(&self) -> String {
-        let line = self.lines.recv_timeout(PATIENCE);
-        line.expect("a server that goes on says what the test waits for")
+    /// What it prints after it was ready.
+    lines: Receiver<String>,
+    /// `ws://127.0.0.1:PORT`, as the server printed it; empty of one that does not listen.
     pub(crate) url: String,
 }
 
@@ -96,18 +92,13 @@ impl Server {
             }
             said.push_str(&line);
             said.push('\n');
-<<<<<<< HEAD
         }
-=======
-        };
-        Self { child, lines, url }
     }
 
     /// The next line that it prints, to either output.
     pub(crate) fn next_line(&self) -> String {
         let line = self.lines.recv_timeout(PATIENCE);
         line.expect("a server that goes on says what the test waits for")
->>>>>>> 1a459e4 (Show that services talk to foreign servers and run the benchmark)
     }
 
     pub(crate) fn address(&self) -> &str {
