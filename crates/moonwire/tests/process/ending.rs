@@ -14,7 +14,7 @@ fn a_worker_that_does_not_end_is_given_up() {
     std::fs::write(folder.path().join("stuck.lua"), STUCK).unwrap();
     let file = folder.path().join("moonwire.toml");
     let toml = "[server]\nworkers = 1\n[limits]\ndrain_timeout_ms = 0\n\
-                [services.stuck]\ntarget = '/stuck'\nfolder = '.'\n";
+                [services.stuck]\ntarget = '/stuck'\nfolder = '.'\ncallback_timeout_ms = 0\n";
     std::fs::write(&file, toml).unwrap();
     let server = Server::moonwire(&["--config", file.to_str().unwrap()]);
     assert_eq!(server.terminate().code(), Some(1));
