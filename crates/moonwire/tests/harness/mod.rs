@@ -27,6 +27,14 @@ pub(crate) fn moonwire() -> Command {
     command
 }
 
+/// The same at the lowest priority, for services that take all that they get of the processors.
+pub(crate) fn moonwire_aside() -> Command {
+    let mut command = Command::new("nice");
+    command.args(["-n", "19", env!("CARGO_BIN_EXE_moonwire")]);
+    command.current_dir(root()).stdin(Stdio::null());
+    command
+}
+
 /// The root of the workspace.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::apps::client::Client;
 use crate::apps::dialogue;
-use crate::harness::{Server, moonwire, root};
+use crate::harness::{Server, moonwire_aside, root};
 
 /// The files of each service, of those that ship and of those that only a test needs.
 const SHIPPED: [(&str, &str); 7] = [
@@ -135,7 +135,7 @@ fn without_listeners_and_workers_what_is_standalone_runs() {
                 json!({"preload": ["mqr", "time"], "depends": ["mqr_sender"], "instances": 2})),
         }),
     );
-    let mut command = moonwire();
+    let mut command = moonwire_aside();
     command.args(["serve", "--lapps"]).arg(home.path());
     let (server, _) = Server::start_until(&mut command, "service mqr_receiver runs (instances 2)");
     server.await_line(" ms");

@@ -6,6 +6,7 @@ use std::process::Command;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
+use crate::apps::client::Client;
 use crate::harness::Server;
 
 fn home() -> TempDir {
@@ -38,16 +39,17 @@ fn home() -> TempDir {
     folder
 }
 
+fn assert_echo(server: &Server) {
+    let mut client = Client::connect(server, "/echo");
+    client.send_text("5");
+    assert_eq!(client.hear(), 5);
+}
+
 #[test]
 fn an_installation_is_served_with_its_services() {
     let folder = home();
     let server = Server::moonwire(&["--lapps", folder.path().to_str().unwrap()]);
-    let url = format!("ws://{}/echo", server.address());
-    let run = Command::new(env!("CARGO_BIN_EXE_moonwire"))
-        .args(["load", &url, "-c", "2", "-n", "100", "-p", "1"])
-        .output()
-        .unwrap();
-    assert!(run.status.success(), "{run:?}");
+    assert_echo(&server);
     crate::harness::signal(server.id(), Signal::HUP);
     assert_eq!(server.end_by(Signal::QUIT).code(), Some(0));
 }
@@ -62,12 +64,7 @@ fn services_find_their_folder_in_the_environment() {
     let mut server = Command::new(env!("CARGO_BIN_EXE_moonwire"));
     server.args(["serve", "--lapps"]).arg(folder.path());
     let server = Server::start(server.env("LAPPS_APPS_DIR", "/elsewhere"));
-    let url = format!("ws://{}/echo", server.address());
-    let run = Command::new(env!("CARGO_BIN_EXE_moonwire"))
-        .args(["load", &url, "-c", "1", "-n", "1", "-p", "1"])
-        .output()
-        .unwrap();
-    assert!(run.status.success(), "{run:?}");
+    assert_echo(&server);
     assert_eq!(server.terminate().code(), Some(0));
 }
 
