@@ -1,11 +1,9 @@
 //! The services of `apps/`, started as their pages say.
 
-use std::process::Command;
-
 use serde_json::json;
 
 use self::client::Client;
-use crate::harness::{Server, moonwire};
+use crate::harness::{Server, moonwire, moonwire_aside};
 
 pub(crate) mod cbor;
 pub(crate) mod client;
@@ -90,7 +88,7 @@ fn the_dialogue_of_echo_lapps() {
 #[test]
 fn receivers_share_a_queue_until_the_server_stops() {
     let config = configuration("mqr");
-    let mut command: Command = moonwire();
+    let mut command = moonwire_aside();
     command.args(["serve", "--config", &config]);
     let (server, _) = Server::start_until(&mut command, "service mqr_sender runs");
     let receiver = |line: &str| {
@@ -102,5 +100,18 @@ fn receivers_share_a_queue_until_the_server_stops() {
     };
     let first = receiver(&server.await_line(" ms"));
     while receiver(&server.await_line(" ms")) == first {}
+    assert_eq!(server.terminate().code(), Some(0));
+}
+
+#[test]
+fn a_client_of_another_server_talks_until_that_is_gone() {
+    let peer = Server::moonwire(&[]);
+    let mut command = moonwire();
+    command.args(["serve", "--config", &configuration("outgoing")]);
+    command.env("OUTGOING_URL", format!("{}/echo", peer.url));
+    let (server, _) = Server::start_until(&mut command, "service outgoing runs");
+    server.await_line("received hello 2");
+    assert_eq!(peer.terminate().code(), Some(0));
+    server.await_line("the server has closed");
     assert_eq!(server.terminate().code(), Some(0));
 }
