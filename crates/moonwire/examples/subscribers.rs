@@ -1,6 +1,6 @@
 //! Many subscribers of one broadcast, some of whom do not read: `cargo xtask acceptance broadcast`.
 //!
-//! usage: subscribers ADDRESS TARGET READERS SILENT ROUNDS
+//! usage: subscribers ADDRESS TARGET READERS TARGET SILENT ROUNDS
 //!
 //! All of them subscribe, then one more client asks for the broadcasts. Each reader must get each
 //! number once and in order. Prints `subscribed` when the broadcasts are about to begin, and what
@@ -23,12 +23,13 @@ use socket2::{Domain, Socket, Type};
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let [address, target, readers, silent, rounds] = *words.as_slice() else {
-        bail!("usage: subscribers ADDRESS TARGET READERS SILENT ROUNDS");
+    let [address, target, readers, silent_target, silent, rounds] = *words.as_slice() else {
+        bail!("usage: subscribers ADDRESS TARGET READERS TARGET SILENT ROUNDS");
     };
     let door = Door {
         address: address.parse().context("ADDRESS")?,
         target,
+        silent_target,
     };
     let (readers, silent): (usize, usize) = (readers.parse()?, silent.parse()?);
     let rounds: u16 = rounds.parse().context("ROUNDS")?;
@@ -54,10 +55,12 @@ fn raise_descriptor_limit() -> Result<()> {
     setrlimit(Resource::Nofile, raised).context("the limit of open files")
 }
 
-/// Where the service is.
+/// Where the services are.
 struct Door<'a> {
     address: SocketAddr,
     target: &'a str,
+    /// That of those who do not read, whom the server counts apart.
+    silent_target: &'a str,
 }
 
 impl Door<'_> {
@@ -67,9 +70,9 @@ impl Door<'_> {
         while reading.len() < readers || quiet.len() < silent {
             let is_quiet_late = quiet.len() * readers < reading.len() * silent;
             if quiet.len() < silent && (is_quiet_late || reading.len() == readers) {
-                quiet.push(self.subscriber(Some(SILENT_BUFFER_BYTES))?);
+                quiet.push(self.subscriber(self.silent_target, Some(SILENT_BUFFER_BYTES))?);
             } else {
-                reading.push(Reader::new(self.subscriber(None)?)?);
+                reading.push(Reader::new(self.subscriber(self.target, None)?)?);
             }
         }
         Ok((reading, quiet))
@@ -77,8 +80,8 @@ impl Door<'_> {
 
     /// A client whose subscription the service has confirmed; one that will not read has a small
     /// buffer, so that the server notices soon.
-    fn subscriber(&self, buffer_bytes: Option<usize>) -> Result<TcpStream> {
-        let mut stream = self.connect(buffer_bytes)?;
+    fn subscriber(&self, target: &str, buffer_bytes: Option<usize>) -> Result<TcpStream> {
+        let mut stream = self.connect(target, buffer_bytes)?;
         send(
             &mut stream,
             b"\xa3\x65lapps\x01\x63cid\x07\x66method\x69subscribe",
@@ -92,7 +95,7 @@ impl Door<'_> {
 
     /// Has the broadcasts begin. The connection is to be kept.
     fn start(&self, rounds: u16) -> Result<TcpStream> {
-        let mut stream = self.connect(None)?;
+        let mut stream = self.connect(self.target, None)?;
         let mut message =
             b"\xa4\x65lapps\x01\x63cid\x07\x66method\x65start\x66params\x81\x19".to_vec();
         message.extend_from_slice(&rounds.to_be_bytes());
@@ -100,15 +103,17 @@ impl Door<'_> {
         Ok(stream)
     }
 
-    fn connect(&self, buffer_bytes: Option<usize>) -> Result<TcpStream> {
+    fn connect(&self, target: &str, buffer_bytes: Option<usize>) -> Result<TcpStream> {
         let socket = Socket::new(Domain::for_address(self.address), Type::STREAM, None)?;
         if let Some(bytes) = buffer_bytes {
             socket.set_recv_buffer_size(bytes)?;
         }
         socket.set_read_timeout(Some(PATIENCE))?;
+        // Two small messages follow each other, and the second one is not to wait.
+        socket.set_tcp_nodelay(true)?;
         socket.connect(&self.address.into())?;
         let mut stream = TcpStream::from(socket);
-        let (address, target) = (self.address, self.target);
+        let address = self.address;
         let request = format!(
             "GET {target} HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\n\
              Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
@@ -294,8 +299,8 @@ const READY: &[u8; 24] = b"\x82\x16\xa3\x63cid\0\x66result\x80\x66status\x01";
 const HEAD: &[u8; 20] = b"\x82\x7e\x04\0\xa2\x63cid\x07\x67message\x83\xfb";
 const FILLER_BYTES: usize = 988;
 const FRAME_BYTES: usize = 4 + 1024;
-/// The least that the kernel takes, which doubles it.
-const SILENT_BUFFER_BYTES: usize = 1152;
+/// The kernel doubles it, and counts what surrounds a message, too.
+const SILENT_BUFFER_BYTES: usize = 4096;
 const BUFFER_BYTES: usize = 64 * 1024;
 const EVENTS_MAX: usize = 1024;
 /// Longer than anything takes on a busy machine.

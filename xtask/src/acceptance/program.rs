@@ -75,7 +75,7 @@ impl Programs {
     }
 
     /// Subscribers of a service, see there; on a core of their own.
-    pub(crate) fn subscribers(&self, server: &Server, core: u8, arguments: &[String]) -> Command {
+    pub(crate) fn subscribers(&self, server: &Server, core: u8, arguments: &[&str]) -> Command {
         let address = server.url.split_once("://").map_or("", |(_, rest)| rest);
         let program = self.release.join("examples/subscribers");
         let mut command = pinned(Some(core), program.as_os_str());

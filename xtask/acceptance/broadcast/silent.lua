@@ -1,0 +1,3 @@
+-- What feed is, under another name.
+
+return require("feed")
