@@ -148,8 +148,9 @@ pub fn payload_doubling(
     let mode = Mode::of(spec);
     let folder = ResultFolder::create(spec.out.as_deref(), mode.name())?;
     let cores = Cores::of_this_process();
-    let around = surroundings(spec, &folder)?;
+    let around = surroundings(spec, &folder);
     let versions = versions(&contestants, &around)?;
+    certificate::write(&around.certificate, &around.key)?;
     let mut run = Run {
         name: mode.name().to_owned(),
         environment: describe(spec, mode, &cores, versions),
@@ -189,11 +190,11 @@ pub fn payload_doubling(
     })
 }
 
-/// A certificate for all contestants, and where their files are to be.
-fn surroundings(spec: &DoublingSpec, folder: &ResultFolder) -> Result<Surroundings, DoublingError> {
+/// Where everything is that the contestants are started with.
+fn surroundings(spec: &DoublingSpec, folder: &ResultFolder) -> Surroundings {
     let folder = std::path::absolute(folder.path()).unwrap_or_else(|_| folder.path().to_owned());
-    let (certificate, key) = certificate::write(&folder)?;
-    Ok(Surroundings {
+    let (certificate, key) = certificate::paths(&folder);
+    Surroundings {
         program: spec.program.clone(),
         peers: spec.peers.clone(),
         folder,
@@ -201,7 +202,7 @@ fn surroundings(spec: &DoublingSpec, folder: &ResultFolder) -> Result<Surroundin
         key,
         processors: std::thread::available_parallelism().map_or(1, usize::from),
         port: 0,
-    })
+    }
 }
 
 fn versions(

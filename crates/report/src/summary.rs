@@ -135,9 +135,20 @@ fn contest_summary(run: &Run, style: Style) -> String {
         text.push_str(&section_of.table.to_text());
     }
     text.push_str(&format!("\n{}\n\n", doubling::UNITS));
-    text.push_str(&verdict_lines(run.verdict(), &run.verdict_reasons(), style));
+    let mut reasons = run.verdict_reasons();
+    let more = reasons.len().saturating_sub(REASONS_SHOWN);
+    if more > 0 {
+        reasons.truncate(REASONS_SHOWN);
+        reasons.push(format!(
+            "and {more} more, which report.md and the Run file have"
+        ));
+    }
+    text.push_str(&verdict_lines(run.verdict(), &reasons, style));
     text
 }
+
+/// Reasons of a contest on a terminal: each of many cells may have three.
+const REASONS_SHOWN: usize = 12;
 
 fn refusals(group: &Group<'_>) -> String {
     let refusal = group
