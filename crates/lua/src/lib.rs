@@ -6,10 +6,10 @@
 //! thread; an instance stays on the thread that loaded it. What a service does at once goes through
 //! traits that the server implements: [`Broadcasts`] and [`Client`].
 //!
-//! Services are trusted: they have every library of LuaJIT, `io`, `os`, `debug` and `ffi`
-//! included, like services of LAppS. What an instance is protected from is mistakes: an error, a
-//! missing callback, a wrong argument or too many effects never reach another instance or another
-//! connection, and a callback that does not end is stopped.
+//! Services are trusted unless their [`Sandbox`] says otherwise: they have every library of LuaJIT,
+//! `io`, `os`, `debug` and `ffi` included, like services of LAppS. What an instance is protected
+//! from is mistakes: an error, a missing callback, a wrong argument or too many effects never reach
+//! another instance or another connection, and a callback that does not end is stopped.
 
 mod broker;
 mod client;
@@ -24,6 +24,8 @@ mod live;
 mod loaded;
 mod machine;
 mod modules;
+mod pattern;
+mod sandbox;
 mod source;
 mod standalone;
 mod watchdog;
@@ -37,5 +39,5 @@ pub use instance::{Instance, Outcome, Refusal};
 pub use live::Handler;
 pub use modules::bcast::Broadcasts;
 pub use moonwire_proto::Opcode;
-pub use source::{LoadOptions, Module, Protocol, ServiceSource};
+pub use source::{LoadOptions, Module, Protocol, Sandbox, ServiceSource};
 pub use standalone::Standalone;

@@ -38,7 +38,7 @@ impl Loaded {
             line: None,
         };
         let failed = |error: mlua::Error| machine_failed(source, &error);
-        let lua = machine::create().map_err(failed)?;
+        let lua = machine::create(source).map_err(failed)?;
         let documents = Documents::new(options.memory_bytes_max);
         modules::install(&lua, source, options, role, &documents).map_err(failed)?;
         let time = TimeLimit::new(&lua).map_err(failed)?;

@@ -19,7 +19,7 @@ use crate::json;
 use crate::modules::bcast::{Broadcasts, Outlet};
 use crate::modules::mqr::AtBound;
 use crate::modules::nljson::Documents;
-use crate::source::{LoadOptions, Module, Protocol, ServiceSource};
+use crate::source::{LoadOptions, Module, Protocol, Sandbox, ServiceSource};
 
 pub(crate) use ws::CLOSE_REASON_BYTES_MAX;
 
@@ -64,8 +64,16 @@ pub(crate) fn install(
     provide(lua, "moonwire.time", &clock::module(lua)?)?;
     provide(lua, "moonwire.log", &log::module(lua, &source.name)?)?;
     provide(lua, "moonwire.config", &config::table(lua, &source.config)?)?;
-    let path = package_path(source, &package(lua)?.raw_get::<String>("path")?);
-    package(lua)?.raw_set("path", path)
+    match source.sandbox {
+        Sandbox::Trusted => {
+            let package: Table = lua.globals().raw_get("package")?;
+            package.raw_set(
+                "path",
+                package_path(source, &package.raw_get::<String>("path")?),
+            )
+        }
+        Sandbox::Restricted => Ok(()),
+    }
 }
 
 fn install_role(
@@ -97,19 +105,23 @@ fn install_role(
 /// Whether a service of this name would overwrite a global or a module of a fresh machine, or be
 /// overwritten by one.
 pub(crate) fn is_taken(lua: &Lua, name: &str) -> mlua::Result<bool> {
-    let package = package(lua)?;
     let mut is_taken = name == "moonwire" || lua.globals().contains_key(name)?;
-    for modules in ["loaded", "preload"] {
-        is_taken |= package.raw_get::<Table>(modules)?.contains_key(name)?;
+    for modules in [LOADED, PRELOADED] {
+        let modules: Table = lua.named_registry_value(modules)?;
+        is_taken |= modules.contains_key(name)?;
     }
     Ok(is_taken)
 }
 
 /// Makes `require(name)` give `module`.
 pub(crate) fn provide(lua: &Lua, name: &str, module: &Table) -> mlua::Result<()> {
-    package(lua)?
-        .raw_get::<Table>("loaded")?
-        .raw_set(name, module)
+    loaded(lua)?.raw_set(name, module)
+}
+
+/// The modules that `require` gives without looking for a file: `package.loaded`, where there is a
+/// `package`.
+pub(crate) fn loaded(lua: &Lua) -> mlua::Result<Table> {
+    lua.named_registry_value(LOADED)
 }
 
 /// Runs Lua code of ours with `arguments` and returns what it returns.
@@ -123,12 +135,14 @@ pub(crate) fn run_prelude<R: mlua::FromLuaMulti>(
         .call(arguments)
 }
 
-fn package(lua: &Lua) -> mlua::Result<Table> {
-    lua.globals().raw_get("package")
-}
-
 /// The service's folder before everything else, as in LAppS.
 fn package_path(source: &ServiceSource, inherited: &str) -> String {
     let folder = source.folder.display();
     format!("{folder}/?.lua;{folder}/?/init.lua;{inherited}")
 }
+
+/// Where Lua keeps `package.loaded`.
+const LOADED: &str = "_LOADED";
+
+/// Where Lua keeps `package.preload`.
+const PRELOADED: &str = "_PRELOAD";

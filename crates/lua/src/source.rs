@@ -22,6 +22,19 @@ pub struct ServiceSource {
     pub protocol: Protocol,
     /// Modules of LAppS that it finds as globals.
     pub preload: Vec<Module>,
+    /// What its code may do to the rest of the process and the system.
+    pub sandbox: Sandbox,
+}
+
+/// What the code of a service may do besides computing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sandbox {
+    /// Whatever the user may that the server runs as: every library, C modules included.
+    #[default]
+    Trusted,
+    /// Nothing beyond the modules that it is given: no files but Lua modules in its folder, no
+    /// programs, no native code, no bytecode.
+    Restricted,
 }
 
 /// A module of LAppS that a service has only if it asks for it.
@@ -79,6 +92,7 @@ impl ServiceSource {
             config: serde_json::Value::Null,
             protocol: Protocol::Raw,
             preload: Vec::new(),
+            sandbox: Sandbox::Trusted,
         }
     }
 

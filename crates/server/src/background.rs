@@ -155,6 +155,7 @@ pub(crate) fn source(service: &StandaloneService) -> ServiceSource {
     ServiceSource {
         config: service.config.clone(),
         preload: service.preload.clone(),
+        sandbox: service.sandbox,
         ..ServiceSource::new(&*service.name, &*service.folder)
     }
 }

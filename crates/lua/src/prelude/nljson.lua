@@ -2,7 +2,9 @@
 -- service then gets an ordinary string with the line of its own call.
 local host = ...
 local get, set, kind, keys, count = host.get, host.set, host.kind, host.keys, host.count
-local type, error, tostring, open = type, error, tostring, io.open
+local type, error, tostring = type, error, tostring
+-- A restricted service has no io.
+local open = io and io.open
 
 local nljson = {}
 
@@ -41,6 +43,9 @@ nljson.erase = checked("erase", host.erase)
 function nljson.decode_file(path)
   if type(path) ~= "string" then
     fail("decode_file", "path must be a string, not a " .. type(path), 2)
+  end
+  if not open then
+    fail("decode_file", "a restricted service reads no files", 2)
   end
   local file, problem = open(path, "rb")
   if not file then

@@ -1,9 +1,10 @@
 use std::time::Instant;
 
 use super::*;
+use crate::source::ServiceSource;
 
 fn machine() -> (Lua, TimeLimit) {
-    let lua = crate::machine::create().unwrap();
+    let lua = crate::machine::create(&ServiceSource::new("s", ".")).unwrap();
     let time = TimeLimit::new(&lua).unwrap();
     (lua, time)
 }

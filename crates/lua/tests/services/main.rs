@@ -22,5 +22,7 @@ mod nljson;
 mod pages;
 /// Modules of LAppS that a service asks for.
 mod preload;
+/// Ways out of the sandbox of a restricted service.
+mod sandbox;
 /// Services that run by themselves, broadcasts and queues.
 mod standalone;

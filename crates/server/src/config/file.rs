@@ -124,6 +124,7 @@ pub(super) struct ServiceTable {
     pub(super) protocol: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) preload: Vec<Spanned<String>>,
+    pub(super) sandbox: Option<Spanned<String>>,
     pub(super) subprotocol: Option<Spanned<String>>,
     pub(super) deflate: Option<DeflateTable>,
     pub(super) allowed_origins: Option<Vec<Spanned<String>>>,

@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use moonwire_lua::{Module, Protocol};
+use moonwire_lua::{Module, Protocol, Sandbox};
 use moonwire_net::TlsVersions;
 use moonwire_proto::DeflatePolicy;
 
@@ -288,6 +288,8 @@ pub struct Service {
     pub protocol: Protocol,
     /// Modules of LAppS that it finds as globals, each once.
     pub preload: Vec<Module>,
+    /// What its code may do besides computing.
+    pub sandbox: Sandbox,
     /// The subprotocol to choose when the client offers it.
     pub subprotocol: Option<String>,
     /// How offers of permessage-deflate are answered; None: they are declined.
@@ -317,6 +319,8 @@ pub struct StandaloneService {
     pub callback_timeout: Option<Duration>,
     /// Modules of LAppS that it finds as globals, each once.
     pub preload: Vec<Module>,
+    /// What its code may do besides computing.
+    pub sandbox: Sandbox,
     /// What the service reads as `moonwire.config`.
     pub config: serde_json::Value,
     /// Whether it depends on a service with connections, and so starts behind those.

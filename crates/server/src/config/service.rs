@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use moonwire_lua::{Module, Protocol};
+use moonwire_lua::{Module, Protocol, Sandbox};
 use toml::Spanned;
 
 use super::acl::acl;
@@ -99,6 +99,7 @@ impl Services<'_> {
             memory_bytes_max: memory(text, table)?,
             callback_timeout: callback_timeout(text, table, START_TIMEOUT_MS)?,
             preload: preload(text, table)?,
+            sandbox: sandbox(text, table)?,
             config: json(&toml::Value::Table(table.config.clone())),
             is_late: false,
         })
@@ -142,6 +143,7 @@ impl Services<'_> {
             execution: execution(text, table)?,
             protocol: protocol(text, table)?,
             preload: preload(text, table)?,
+            sandbox: sandbox(text, table)?,
             subprotocol: subprotocol(text, table)?,
             deflate: deflate(text, table.deflate.as_ref())?,
             allowed_origins: match &table.allowed_origins {
@@ -174,6 +176,7 @@ impl Services<'_> {
             execution: Execution::Inline,
             protocol: Protocol::Raw,
             preload: Vec::new(),
+            sandbox: Sandbox::Trusted,
             subprotocol: None,
             deflate: None,
             allowed_origins: self.allowed_origins.clone(),
@@ -345,8 +348,14 @@ fn reactive_key(table: &ServiceTable) -> Option<&'static str> {
 fn memory(text: &Text<'_>, table: &ServiceTable) -> Result<Option<usize>, ConfigError> {
     let memory = &table.memory_bytes_max;
     let bounds = MEMORY_BYTES_MIN..=MEMORY_BYTES_MAX;
-    let bytes = Bounded { text }.or("memory_bytes_max", memory, MEMORY_BYTES_MAX, bounds)?;
-    Ok(memory.is_some().then_some(bytes))
+    let is_restricted = sandbox(text, table)? == Sandbox::Restricted;
+    let default = if is_restricted {
+        RESTRICTED_BYTES_MAX
+    } else {
+        MEMORY_BYTES_MAX
+    };
+    let bytes = Bounded { text }.or("memory_bytes_max", memory, default, bounds)?;
+    Ok((memory.is_some() || is_restricted).then_some(bytes))
 }
 
 fn callback_timeout(
@@ -395,6 +404,20 @@ fn protocol(text: &Text<'_>, table: &ServiceTable) -> Result<Protocol, ConfigErr
         "lapps" => Ok(Protocol::Lapps),
         other => {
             let sentence = format!("the protocol `{other}` must be \"raw\" or \"lapps\"");
+            Err(text.error(name.span(), sentence))
+        }
+    }
+}
+
+fn sandbox(text: &Text<'_>, table: &ServiceTable) -> Result<Sandbox, ConfigError> {
+    let Some(name) = &table.sandbox else {
+        return Ok(Sandbox::Trusted);
+    };
+    match name.get_ref().as_str() {
+        "trusted" => Ok(Sandbox::Trusted),
+        "restricted" => Ok(Sandbox::Restricted),
+        other => {
+            let sentence = format!("the sandbox `{other}` must be \"trusted\" or \"restricted\"");
             Err(text.error(name.span(), sentence))
         }
     }
@@ -495,6 +518,10 @@ const START_TIMEOUT_MS: u64 = 10_000;
 
 /// Half of what a pointer of this kernel reaches: no limit at all.
 const MEMORY_BYTES_MAX: usize = 1 << 46;
+
+/// What a restricted service may hold that has no bound of its own: who does not trust its code does
+/// not want it to have all memory either.
+const RESTRICTED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// More virtual machines than this in one process are a slip of the keyboard.
 const INSTANCES_MAX: usize = 4096;

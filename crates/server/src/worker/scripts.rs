@@ -224,5 +224,6 @@ pub(crate) fn source(service: &Service) -> ServiceSource {
         config: service.config.clone(),
         protocol: service.protocol,
         preload: service.preload.clone(),
+        sandbox: service.sandbox,
     }
 }

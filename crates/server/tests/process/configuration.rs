@@ -50,6 +50,38 @@ fn is_key(line: &str) -> bool {
 }
 
 #[test]
+fn a_sandbox_is_trusted_or_restricted() {
+    wrong(
+        "[services.echo]\ntarget = '/echo'\nsandbox = 'lua'\n",
+        "moonwire.toml:3: the sandbox `lua` must be \"trusted\" or \"restricted\"",
+    );
+    let service = "local s = {}
+        function s.onStart() end
+        function s.onMessage(h, o, m) return ws:send(h, o, type(io) .. type(package)) end
+        function s.onDisconnect() end
+        function s.onShutdown() end
+        return s";
+    let clock = "assert(io == nil and not pcall(require, 'ffi'))
+        return {init = function() end, run = function() end}";
+    let folder = Folder::new(
+        "[server]\nworkers = 1\n\
+         [services.free]\ntarget = '/free'\nsandbox = 'trusted'\n\
+         [services.bound]\ntarget = '/bound'\nsandbox = 'restricted'\n\
+         [services.clock]\nstandalone = true\nsandbox = 'restricted'\n",
+    );
+    let folder = folder
+        .app("free", service)
+        .app("bound", service)
+        .app("clock", clock);
+    let memory: Vec<_> = folder.load().unwrap().services;
+    let memory: Vec<_> = memory.iter().map(|s| s.memory_bytes_max).collect();
+    assert_eq!(memory, [Some(256 << 20), None]);
+    let server = folder.start();
+    assert_eq!(server.connect("/free").ask("").text(), "tabletable");
+    assert_eq!(server.connect("/bound").ask("").text(), "nilnil");
+}
+
+#[test]
 fn a_log_filter_is_checked_where_it_is_written() {
     wrong(
         "[server]\nlog = 'moonwire_server=loud'\n[services.echo]\ntarget = '/echo'\n",
