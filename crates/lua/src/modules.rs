@@ -9,6 +9,7 @@ mod mqr;
 mod murmur;
 mod nap;
 pub(crate) mod nljson;
+pub(crate) mod pam_auth;
 mod ws;
 
 use mlua::{Lua, Table};
@@ -53,6 +54,7 @@ pub(crate) fn install(
             Module::Mqr => mqr::module(lua, &options.broker, &options.stop, documents, at_bound)?,
             Module::Murmur => murmur::module(lua)?,
             Module::Nap => nap::module(lua, &options.stop)?,
+            Module::PamAuth => pam_auth::module(lua)?,
             Module::Time => clock::lapps_module(lua)?,
         };
         globals.raw_set(module.name(), table)?;

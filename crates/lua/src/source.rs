@@ -8,6 +8,7 @@ use crate::broker::{Broker, StopFlag};
 use crate::client::Connector;
 use crate::effects::EffectLimits;
 use crate::error::ScriptError;
+use crate::modules::pam_auth;
 
 /// Where a service is and how it is configured.
 #[derive(Clone, Debug)]
@@ -48,13 +49,22 @@ pub enum Module {
     Murmur,
     /// Sleeping.
     Nap,
+    /// Logins that PAM checks.
+    PamAuth,
     /// The time of day.
     Time,
 }
 
 impl Module {
     /// All of them, by name.
-    pub const ALL: [Self; 5] = [Self::Cws, Self::Mqr, Self::Murmur, Self::Nap, Self::Time];
+    pub const ALL: [Self; 6] = [
+        Self::Cws,
+        Self::Mqr,
+        Self::Murmur,
+        Self::Nap,
+        Self::PamAuth,
+        Self::Time,
+    ];
 
     /// The global that it becomes.
     pub const fn name(self) -> &'static str {
@@ -63,6 +73,7 @@ impl Module {
             Self::Mqr => "mqr",
             Self::Murmur => "murmur",
             Self::Nap => "nap",
+            Self::PamAuth => "pam_auth",
             Self::Time => "time",
         }
     }
@@ -101,7 +112,8 @@ impl ServiceSource {
         self.folder.join(format!("{}.lua", self.name))
     }
 
-    /// Refuses names and folders that cannot be found again by `require`.
+    /// Refuses names and folders that cannot be found again by `require`, and what needs a library
+    /// that is not there.
     pub(crate) fn check(&self) -> Result<(), ScriptError> {
         let reason = if self.name.is_empty() || self.name.len() > NAME_BYTES_MAX {
             format!("the name must have 1 to {NAME_BYTES_MAX} characters")
@@ -123,6 +135,10 @@ impl ServiceSource {
             )
         } else if !self.config.is_object() && !self.config.is_null() {
             "its config must be a table".to_owned()
+        } else if self.preload.contains(&Module::PamAuth)
+            && let Err(problem) = pam_auth::check()
+        {
+            problem
         } else {
             return Ok(());
         };

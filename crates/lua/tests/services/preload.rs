@@ -92,3 +92,21 @@ fn nap_takes_wrong_arguments_as_lapps_does() {
         end"#,
     );
 }
+
+/// The real libpam, with the services of this system; `login` in the module's own tests has others.
+#[test]
+fn pam_auth_wants_three_texts() {
+    run(
+        &[Module::PamAuth],
+        r#"
+        local usage = "Usage: pam_auth:login(service, user, password)"
+        for _, wrong in ipairs({{}, {"a"}, {"a", "b"}, {"", "b", "c"}, {"a", "", "c"}, {"a", "b", ""},
+            {1, "b", "c"}, {"a", {}, "c"}, {"a", "b", true}, {"a\0b", "b", "c"}, {"a", "b\0", "c"},
+            {"a", "b", "\0"}}) do
+          local ok, problem = pam_auth:login(unpack(wrong))
+          assert(ok == false and problem == usage, tostring(problem))
+        end
+        assert(pam_auth.login("a", "b", "c") == false)
+        "#,
+    );
+}
