@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use moonwire_server::Server;
 
-use crate::client::{CLOSE, TEXT, frame};
+use crate::client::{CLOSE, PING, PONG, TEXT, frame};
 use crate::fixture::{EXECUTIONS, Folder};
 use crate::tls::{secured, trusting};
 
@@ -72,6 +72,42 @@ fn one_client_gets_only_a_part_of_a_turn() {
     assert_eq!(client.ask("total").text(), "40000");
     let taken = turns() - before;
     assert!(taken >= 40_000 / 130, "{taken} turns");
+}
+
+/// The messages take several turns, and the service answers each; a pong or the close frame that
+/// came before the answer to an earlier message would say that it had been handled.
+#[test]
+fn pongs_and_the_close_keep_their_place_among_messages() {
+    EXECUTIONS.into_iter().for_each(pongs_in_their_place);
+}
+
+fn pongs_in_their_place(execution: &str) {
+    let server = Folder::new(&format!(
+        "[server]\nworkers = 1\n[services.echo]\ntarget = '/echo'\n{execution}"
+    ))
+    .start();
+    let mut client = server.connect("/echo");
+    let mut input = Vec::new();
+    for part in 0..20 {
+        for number in 0..100 {
+            input.extend(frame(TEXT, format!("{part}.{number}").as_bytes()));
+        }
+        input.extend(frame(PING, format!("{part}").as_bytes()));
+    }
+    input.extend(frame(CLOSE, &1000_u16.to_be_bytes()));
+    client.write(&input);
+    for part in 0..20 {
+        for number in 0..100 {
+            assert_eq!(client.receive().text(), format!("{part}.{number}"));
+        }
+        let pong = client.receive();
+        assert_eq!(
+            (pong.opcode, pong.payload),
+            (PONG, format!("{part}").into_bytes())
+        );
+    }
+    assert_eq!(client.receive().code(), 1000);
+    assert!(client.is_ended());
 }
 
 /// Nor does one that the server has told to go.
