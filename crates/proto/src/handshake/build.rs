@@ -64,6 +64,9 @@ impl UpgradeRequest {
 pub struct Acceptance<'a> {
     /// One of the subprotocols that the request offers.
     pub subprotocol: Option<&'a str>,
+    /// Whether it may be one that the request does not offer, at which a client must fail (RFC 6455,
+    /// 4.1).
+    pub is_subprotocol_forced: bool,
     /// How an offer of compression is answered; `None`: it is ignored, which declines it.
     pub deflate: Option<&'a DeflatePolicy>,
     /// Further header fields.
@@ -88,7 +91,9 @@ pub fn accept_response(
         str::from_utf8(&accept).expect("base64 is ASCII"),
     );
     if let Some(chosen) = acceptance.subprotocol {
-        if !is_token(chosen) || !request.subprotocols().any(|offered| offered == chosen) {
+        let is_allowed = acceptance.is_subprotocol_forced
+            || request.subprotocols().any(|offered| offered == chosen);
+        if !is_token(chosen) || !is_allowed {
             return Err(BuildError::Subprotocol);
         }
         head.own("Sec-WebSocket-Protocol", chosen);

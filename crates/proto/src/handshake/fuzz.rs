@@ -57,6 +57,7 @@ fn answer(request: &Request) {
             subprotocol,
             deflate,
             extra_headers: &[("Server", "fuzzed")],
+            ..Acceptance::default()
         };
         let (response, agreement) =
             accept_response(request, &acceptance).expect("an upgrade can be accepted");

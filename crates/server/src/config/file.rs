@@ -126,6 +126,8 @@ pub(super) struct ServiceTable {
     pub(super) preload: Vec<Spanned<String>>,
     pub(super) sandbox: Option<Spanned<String>>,
     pub(super) subprotocol: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) subprotocol_forced: bool,
     pub(super) deflate: Option<DeflateTable>,
     pub(super) allowed_origins: Option<Vec<Spanned<String>>>,
     pub(super) acl: Option<AclTable>,

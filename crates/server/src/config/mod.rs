@@ -292,6 +292,8 @@ pub struct Service {
     pub sandbox: Sandbox,
     /// The subprotocol to choose when the client offers it.
     pub subprotocol: Option<String>,
+    /// Whether it is chosen for clients that do not offer it, too.
+    pub is_subprotocol_forced: bool,
     /// How offers of permessage-deflate are answered; None: they are declined.
     pub deflate: Option<DeflatePolicy>,
     /// Whose pages may connect with cookies, besides the server's own.

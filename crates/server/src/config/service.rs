@@ -145,6 +145,7 @@ impl Services<'_> {
             preload: preload(text, table)?,
             sandbox: sandbox(text, table)?,
             subprotocol: subprotocol(text, table)?,
+            is_subprotocol_forced: table.subprotocol_forced,
             deflate: deflate(text, table.deflate.as_ref())?,
             allowed_origins: match &table.allowed_origins {
                 Some(origins) => allowed_origins(text, origins)?,
@@ -178,6 +179,7 @@ impl Services<'_> {
             preload: Vec::new(),
             sandbox: Sandbox::Trusted,
             subprotocol: None,
+            is_subprotocol_forced: false,
             deflate: None,
             allowed_origins: self.allowed_origins.clone(),
             acl: Acl::default(),
@@ -336,6 +338,7 @@ fn reactive_key(table: &ServiceTable) -> Option<&'static str> {
         ("execution", table.execution.is_some()),
         ("protocol", table.protocol.is_some()),
         ("subprotocol", table.subprotocol.is_some()),
+        ("subprotocol_forced", table.subprotocol_forced),
         ("deflate", table.deflate.is_some()),
         ("allowed_origins", table.allowed_origins.is_some()),
         ("acl", table.acl.is_some()),

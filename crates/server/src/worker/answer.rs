@@ -120,9 +120,11 @@ impl Desk {
             return;
         };
         connection.session.set_limits(limits);
+        let is_subprotocol_forced = service.is_subprotocol_forced;
         let offered = |name: &&str| {
             let request = connection.session.request();
-            request.is_some_and(|request| request.subprotocols().any(|offer| offer == *name))
+            let mut offers = request.into_iter().flat_map(Request::subprotocols);
+            is_subprotocol_forced || offers.any(|offer| offer == *name)
         };
         let subprotocol = service.subprotocol.as_deref().filter(offered);
         let headers: Vec<_> = service
@@ -132,6 +134,7 @@ impl Desk {
             .collect();
         let acceptance = Acceptance {
             subprotocol,
+            is_subprotocol_forced,
             deflate: service.deflate.as_ref(),
             extra_headers: &headers,
         };

@@ -265,6 +265,26 @@ fn a_subprotocol_is_chosen_only_if_it_is_offered() {
     assert!(!head.contains("chat.v2"), "{head}");
 }
 
+/// LAppS compares with nothing that the client offers.
+#[test]
+fn a_forced_subprotocol_is_sent_to_everybody() {
+    let server = Folder::new(
+        "[services.echo]\ntarget = '/echo'\nsubprotocol = 'chat.v2'\nsubprotocol_forced = true\n",
+    )
+    .start();
+    for offer in [
+        "",
+        "Sec-WebSocket-Protocol: chat.v1\r\n",
+        "Sec-WebSocket-Protocol: chat.v2\r\n",
+    ] {
+        let upgraded = Client::upgrade(server.address, "/echo", offer);
+        let (_, head) = upgraded.map_err(|response| response.head).unwrap();
+        let sent = head.matches("Sec-WebSocket-Protocol: chat.v2\r\n").count();
+        assert_eq!(sent, 1, "{offer}: {head}");
+        assert!(!head.contains("chat.v1"), "{head}");
+    }
+}
+
 #[test]
 fn instances_share_no_clients() {
     EXECUTIONS.into_iter().for_each(no_shared_clients);

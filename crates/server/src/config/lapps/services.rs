@@ -143,6 +143,7 @@ fn reactive(service: &mut Reader<'_>, table: &mut Table) -> Result<bool, ConfigE
     }
     if let Some(alias) = service.text("proto_alias")? {
         table.insert("subprotocol".into(), alias.into());
+        table.insert("subprotocol_forced".into(), true.into());
     }
     table.insert("acl".into(), ws::acl(&mut service.object("acl")?)?.into());
     let mut headers = service.object("extra_headers")?;
