@@ -27,8 +27,8 @@ const SILENT_LABEL: &str = "service=\"silent\"";
 const CONFIG: &str = "xtask/acceptance/broadcast/moonwire.toml";
 /// `write_queue_bytes_max` there; a queue's buffer grows by doubling.
 const QUEUE_BYTES_MAX: u64 = 32_768;
-/// What the kernel keeps of a connection there: twice `send_buffer_bytes`. The server counts what the
-/// kernel has taken of a write in progress.
+/// What the kernel keeps of a connection there: twice `send_buffer_bytes`. The server counts what
+/// the kernel has taken of a write in progress.
 const SEND_BUFFER_BYTES: u64 = 2 * 16_384;
 /// What the server may take more than the queues of those who do not read: broadcasts under way
 /// with their lists of subscribers, and what its heap keeps.

@@ -100,7 +100,8 @@ fn pam_auth_wants_three_texts() {
         &[Module::PamAuth],
         r#"
         local usage = "Usage: pam_auth:login(service, user, password)"
-        for _, wrong in ipairs({{}, {"a"}, {"a", "b"}, {"", "b", "c"}, {"a", "", "c"}, {"a", "b", ""},
+        for _, wrong in ipairs({{}, {"a"}, {"a", "b"}, {"", "b", "c"}, {"a", "", "c"}, {"a",
+        "b", ""},
             {1, "b", "c"}, {"a", {}, "c"}, {"a", "b", true}, {"a\0b", "b", "c"}, {"a", "b\0", "c"},
             {"a", "b", "\0"}}) do
           local ok, problem = pam_auth:login(unpack(wrong))

@@ -300,7 +300,8 @@ fn paths_and_links_out_of_the_folder_are_refused() {
     let secret = outside.path().join("secret.lua");
     let code = format!(
         r#"
-        for _, name in ipairs({{"../secret", "..", ".", "", "a..b", ".a", "a.", "a/b", "a\0b", "%61",
+        for _, name in ipairs({{"../secret", "..", ".", "", "a..b", ".a", "a.", "a/b", "a\0b",
+        "%61",
             "a-b", [[{}]], "secret.lua", "s;x", "?", "\xff"}}) do
           local ok, problem = pcall(require, name)
           assert(not ok and problem:find("not found", 1, true), tostring(problem))
@@ -393,16 +394,20 @@ fn sorting_is_as_elsewhere() {
 /// Prints what find, match, gmatch and gsub give for each pattern on each subject.
 const MATCHES: &str = r#"
     local subjects = {
-      "", "a", "hello world", "  trim me  ", "key=value, other = thing", "f(a(b)c)d(e)", "THE (quick)",
+      "", "a", "hello world", "  trim me  ", "key=value, other = thing", "f(a(b)c)d(e)",
+      "THE (quick)",
       "aaa", "aXbXc", "1.5e10 -7 0x1F", "a\0b", "\r\n\t\v", "[]%^$", "x^2", "abcabc", "grüße",
       "%d", "-", "a-b", "]", ("ab"):rep(50),
     }
     local patterns = {
       "", "a", ".", "a*", "a+", "a-", "a?", "^a", "a$", "^$", "^", "$", "^^", "$$", "%w+", "%W+",
-      "%s*", "(%w+)%s*=%s*(%w+)", "^%s*(.-)%s*$", "%b()", "%b((", "%f[%w]%w+", "%f[%W]", "()", "()a()",
-      "(a)(b)(c)", "((a)(b))", "(.)%1", "(...)%1", "[abc]", "[^abc]", "[a-c]", "[%w_]+", "[]]", "[^]]",
+      "%s*", "(%w+)%s*=%s*(%w+)", "^%s*(.-)%s*$", "%b()", "%b((", "%f[%w]%w+", "%f[%W]", "()",
+      "()a()",
+      "(a)(b)(c)", "((a)(b))", "(.)%1", "(...)%1", "[abc]", "[^abc]", "[a-c]", "[%w_]+", "[]]",
+      "[^]]",
       "[a-]", "[-a]", "[%]]", "%%", "%.", "[%a-z]", "X", "l+", "(l)(l)", "%d+", "[%d.]+", "[^%s]+",
-      "%x+", "%p", "%c", "%l%u", "%g+", "%z", "a.-b", ".-c", "(%w+) (%w+)", "x%^2", ".*", "(.*)", "^.-$",
+      "%x+", "%p", "%c", "%l%u", "%g+", "%z", "a.-b", ".-c", "(%w+) (%w+)", "x%^2", ".*",
+      "(.*)", "^.-$",
       "[\128-\255]+", "%S+", "a?b?c?", "(a*(.)%w(%s*))", "%-", "[%-]", "o w", "[+-]?%d+",
       -- Wrong ones.
       "%", "[", "[a", "[^", "[%", "%1", "(a)%2", "%b", "%bx", "%f", "%fa",

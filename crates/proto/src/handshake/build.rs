@@ -64,8 +64,8 @@ impl UpgradeRequest {
 pub struct Acceptance<'a> {
     /// One of the subprotocols that the request offers.
     pub subprotocol: Option<&'a str>,
-    /// Whether it may be one that the request does not offer, at which a client must fail (RFC 6455,
-    /// 4.1).
+    /// Whether it may be one that the request does not offer, at which a client must fail (RFC
+    /// 6455, 4.1).
     pub is_subprotocol_forced: bool,
     /// How an offer of compression is answered; `None`: it is ignored, which declines it.
     pub deflate: Option<&'a DeflatePolicy>,

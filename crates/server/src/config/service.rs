@@ -522,8 +522,8 @@ const START_TIMEOUT_MS: u64 = 10_000;
 /// Half of what a pointer of this kernel reaches: no limit at all.
 const MEMORY_BYTES_MAX: usize = 1 << 46;
 
-/// What a restricted service may hold that has no bound of its own: who does not trust its code does
-/// not want it to have all memory either.
+/// What a restricted service may hold that has no bound of its own: who does not trust its code
+/// does not want it to have all memory either.
 const RESTRICTED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// More virtual machines than this in one process are a slip of the keyboard.
