@@ -45,6 +45,8 @@ pub(crate) struct Server {
     child: Child,
     /// What it prints after it was ready.
     lines: Receiver<String>,
+    /// What it printed before it was ready.
+    said: Vec<String>,
     /// `ws://127.0.0.1:PORT`, as the server printed it; empty of one that does not listen.
     pub(crate) url: String,
 }
@@ -77,13 +79,27 @@ impl Server {
             .spawn()
             .unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let lines = lines(&mut child);
-        let server = Self {
+        let mut server = Self {
             child,
             lines,
+            said: Vec::new(),
             url: String::new(),
         };
-        let line = server.await_line(ready);
-        (server, line)
+        loop {
+            let line = server.lines.recv_timeout(PATIENCE).unwrap_or_else(|error| {
+                let said = server.said.join("\n");
+                panic!("the server does not say {ready:?} ({error}):\n{said}")
+            });
+            if line.contains(ready) {
+                return (server, line);
+            }
+            server.said.push(line);
+        }
+    }
+
+    /// What it had printed when it got ready.
+    pub(crate) fn said(&self) -> &[String] {
+        &self.said
     }
 
     /// The next line it prints that has this text.

@@ -100,7 +100,7 @@ fn services_of_lapps_run_unmodified() {
         }),
     );
     let server = Server::moonwire(&["--lapps", home.path().to_str().unwrap()]);
-    let mut echo = Client::connect(&server, "/echo");
+    let mut echo = Client::offering(&server, "/echo", Some("echo.v1"));
     echo.say(json!("Grüße 🌙"));
     assert_eq!(echo.hear(), json!("Grüße 🌙"));
     dialogue::hold(&server);

@@ -3,6 +3,7 @@
 use std::net::TcpStream;
 
 use serde_json::Value;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{self, Message, WebSocket};
 
 use super::cbor;
@@ -12,10 +13,20 @@ pub(crate) struct Client(WebSocket<TcpStream>);
 
 impl Client {
     pub(crate) fn connect(server: &Server, target: &str) -> Self {
+        Self::offering(server, target, None)
+    }
+
+    /// Of a service with a subprotocol, which the server sends whether it is offered or not.
+    pub(crate) fn offering(server: &Server, target: &str, subprotocol: Option<&str>) -> Self {
         let stream = TcpStream::connect(server.address()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let url = format!("ws://{}{target}", server.address());
-        let (socket, _) = tungstenite::client(url, stream).unwrap();
+        let mut request = url.into_client_request().unwrap();
+        if let Some(name) = subprotocol {
+            let name = name.parse().unwrap();
+            request.headers_mut().insert("Sec-WebSocket-Protocol", name);
+        }
+        let (socket, _) = tungstenite::client(request, stream).unwrap();
         Self(socket)
     }
 
