@@ -30,5 +30,6 @@ pub use crate::link::{
     LinkStats, Spread,
 };
 pub use crate::local_server::LocalServer;
+pub use crate::process::inherited::keep_inherited_files;
 pub use crate::process::{ChildProcess, ChildSpec, Exit, ProcessError};
 pub use crate::sampling::{RareSample, Sample, Sampler, Series, TimedSample};

@@ -3,6 +3,7 @@
 //! One thread per child starts it, waits for it and lives as long as it does: the signal that a
 //! child gets when its parent dies is tied to the thread that made it, not to the process.
 
+pub(crate) mod inherited;
 mod output;
 mod spawn;
 

@@ -1,5 +1,7 @@
 //! `moonwire serve`: the application server, from its configuration to its last counter.
 
+mod detach;
+
 use std::env;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -31,6 +33,12 @@ pub(crate) struct Args {
     /// /opt/lapps]
     #[arg(long, value_name = "HOME", num_args = 0..=1, conflicts_with = "config")]
     lapps: Option<Option<PathBuf>>,
+    /// Go on in the background: print the process id and exit once it serves, or with its sentence
+    /// and exit code if it does not start
+    ///
+    /// It has a session of its own. What it logs once it serves is lost.
+    #[arg(short = 'd', long, conflicts_with = "check")]
+    detach: bool,
     /// Load everything, say OK and exit
     ///
     /// Reads every key of the configuration, the log filter, the certificate and its key, and
@@ -63,6 +71,7 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
     let Args {
         config,
         lapps,
+        detach,
         check,
         listen,
         dev_tls,
@@ -71,6 +80,12 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
         log,
         log_format,
     } = args;
+    if detach {
+        if !detach::is_detached() {
+            return detach::start();
+        }
+        detach::leave_session()?;
+    }
     let overrides = Overrides {
         listen,
         workers,
@@ -95,6 +110,9 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
     // A server that serves is worth more than the lines that say so.
     if let Err(error) = announce(&server) {
         output::complain(&format!("{error:#}"));
+    }
+    if detach {
+        detach::say_ready()?;
     }
     output::remark(&server.wait()?);
     Ok(Exit::Success)
@@ -265,5 +283,5 @@ const EXAMPLES: &str = "Examples:
   moonwire serve                                  echo on /echo and amplify on /amplify, port 5083
   moonwire serve --config moonwire.toml --check   say what is wrong with a configuration
   moonwire serve --app chat=apps/chat             one more service, on /chat
-  moonwire serve --lapps /opt/lapps               the services of an installation of LAppS
+  moonwire serve --lapps /opt/lapps -d            the services of an installation of LAppS, detached
   moonwire serve --listen 0.0.0.0:443 --dev-tls   wss:// for a first try";

@@ -1,13 +1,16 @@
 //! An installation of LAppS, served and converted.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, getsid, kill_process};
 use tempfile::TempDir;
 
 use crate::apps::client::Client;
-use crate::harness::Server;
+use crate::harness::{PATIENCE, Server, moonwire, run};
 
 fn home() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -66,6 +69,78 @@ fn services_find_their_folder_in_the_environment() {
     let server = Server::start(server.env("LAPPS_APPS_DIR", "/elsewhere"));
     assert_echo(&server);
     assert_eq!(server.terminate().code(), Some(0));
+}
+
+/// The command ends, and with it both of its outputs, while the server goes on without them.
+#[test]
+fn a_detached_server_outlives_the_command() {
+    let folder = home();
+    let outcome = run(moonwire()
+        .args(["serve", "-d", "--lapps"])
+        .arg(folder.path()));
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let words = |begin: &str| {
+        let mut lines = outcome.stdout.lines();
+        let rest = lines.find_map(|line| line.strip_prefix(begin));
+        rest.and_then(|rest| rest.split_whitespace().next())
+            .map(str::to_owned)
+    };
+    let id: i32 = words("detached as process ").unwrap().parse().unwrap();
+    let id = Pid::from_raw(id).unwrap();
+    let _kills_it = Detached(id);
+    let url = format!("{}/echo", words("listening on ").unwrap());
+    let load = run(moonwire().args(["load", &url, "-c", "1", "-n", "1", "-p", "1"]));
+    assert_eq!(load.code, Some(0), "{load:?}");
+    assert_eq!(getsid(Some(id)).unwrap(), id, "it has a session of its own");
+    for stream in 0..3 {
+        let link = format!("/proc/{}/fd/{stream}", id.as_raw_nonzero());
+        assert_eq!(fs::read_link(link).unwrap(), Path::new("/dev/null"));
+    }
+    kill_process(id, Signal::TERM).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while !is_gone(id) {
+        assert!(Instant::now() < deadline, "it does not end");
+        // It is no child of this process, so that nothing tells of its end.
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Its sentence and its exit code are those of the command.
+#[test]
+fn a_detached_server_that_does_not_start_says_why() {
+    let folder = home();
+    fs::write(
+        folder.path().join("etc/conf/ws.json"),
+        "{\"port\": \"5083\"}",
+    )
+    .unwrap();
+    let outcome = run(moonwire()
+        .args(["serve", "-d", "--lapps"])
+        .arg(folder.path()));
+    assert_eq!(
+        (outcome.code, &*outcome.stdout),
+        (Some(104), ""),
+        "{outcome:?}"
+    );
+    assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:?}");
+    assert!(outcome.stderr.contains("`port` is \"5083\""), "{outcome:?}");
+}
+
+/// Kills the server of a test that fails; of one that does not it has ended.
+struct Detached(Pid);
+
+impl Drop for Detached {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            kill_process(self.0, Signal::KILL).ok();
+        }
+    }
+}
+
+/// A process whose parent has gone may stay a zombie, where nobody waits for it.
+fn is_gone(id: Pid) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/stat", id.as_raw_nonzero()));
+    status.map_or(true, |status| status.contains(") Z "))
 }
 
 #[test]
