@@ -281,7 +281,7 @@ pub(crate) fn signal(id: u32, signal: Signal) {
 }
 
 /// How a child ended; none when it has not within `patience`.
-fn wait(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
+pub(crate) fn wait(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
     let deadline = Instant::now() + patience;
     loop {
         if let Some(status) = child.try_wait().expect("our own child") {

@@ -1,8 +1,8 @@
 //! An installation of LAppS, served and converted.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, getsid, kill_process};
 use tempfile::TempDir;
 
 use crate::apps::client::Client;
-use crate::harness::{PATIENCE, Server, moonwire, run};
+use crate::harness::{PATIENCE, Server, moonwire, run, wait};
 
 fn home() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -71,16 +71,24 @@ fn services_find_their_folder_in_the_environment() {
     assert_eq!(server.terminate().code(), Some(0));
 }
 
-/// The command ends, and with it both of its outputs, while the server goes on without them.
+/// The command ends, and with it both of its outputs, while the server goes on without them. They
+/// are files here, because a pipe that the server kept would never end.
 #[test]
 fn a_detached_server_outlives_the_command() {
     let folder = home();
-    let outcome = run(moonwire()
-        .args(["serve", "-d", "--lapps"])
-        .arg(folder.path()));
-    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let place = folder.path().join("stdout");
+    let mut command = moonwire();
+    command.args(["serve", "-d", "--lapps"]).arg(folder.path());
+    let mut command = command
+        .stdout(File::create(&place).unwrap())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let status = wait(&mut command, PATIENCE).expect("the command ends");
+    let said = fs::read_to_string(place).unwrap();
+    assert_eq!(status.code(), Some(0), "{said}");
     let words = |begin: &str| {
-        let mut lines = outcome.stdout.lines();
+        let mut lines = said.lines();
         let rest = lines.find_map(|line| line.strip_prefix(begin));
         rest.and_then(|rest| rest.split_whitespace().next())
             .map(str::to_owned)
