@@ -79,7 +79,7 @@ pub(crate) fn attacks_control(names: &[&str]) -> Result<ExitCode> {
 }
 
 /// A hundred services, half of which fail.
-pub(crate) fn services(seconds: u32) -> Result<ExitCode> {
+pub(crate) fn services(seconds: u16) -> Result<ExitCode> {
     let programs = Programs::build()?;
     let mut table = Table::new("Services: fifty that fail beside fifty that do not");
     services::hundred(&programs, seconds, &mut table)?;

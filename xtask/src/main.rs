@@ -10,7 +10,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 mod acceptance;
 mod autobahn;
@@ -56,19 +56,25 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["acceptance", "unhurried"] => acceptance::unhurried(),
         ["acceptance", "soak"] => acceptance::soak(),
         ["acceptance", "services"] => acceptance::services(SERVICES_S),
-        ["acceptance", "services", "--seconds", seconds] => acceptance::services(seconds.parse()?),
+        ["acceptance", "services", "--seconds", text] => acceptance::services(seconds(text)?),
         ["acceptance", "threading"] => acceptance::threading(),
         ["acceptance", "lapps-client"] => acceptance::lapps_client(),
         ["acceptance", "broadcast"] => acceptance::broadcast(BROADCAST_S),
-        ["acceptance", "broadcast", "--seconds", seconds] => {
-            acceptance::broadcast(seconds.parse()?)
-        }
+        ["acceptance", "broadcast", "--seconds", text] => acceptance::broadcast(seconds(text)?),
         unknown => bail!("unknown command `{}`\n\n{USAGE}", unknown.join(" ")),
     }
 }
 
 /// How long the sound services are under load.
-const SERVICES_S: u32 = 300;
+const SERVICES_S: u16 = 300;
+
+/// The value of `--seconds`.
+fn seconds(text: &str) -> Result<u16> {
+    let wrong = || format!("--seconds {text} must be a whole number from 1 to 3600");
+    let seconds = text.parse().with_context(wrong)?;
+    ensure!((1..=3600).contains(&seconds), wrong());
+    Ok(seconds)
+}
 
 /// How long subscribers listen to broadcasts.
 const BROADCAST_S: u16 = 300;

@@ -147,7 +147,7 @@ end
 ";
 
 /// The load on the sound ones, while clients come to those that fail.
-pub(crate) fn hundred(programs: &Programs, seconds: u32, table: &mut Table) -> Result<()> {
+pub(crate) fn hundred(programs: &Programs, seconds: u16, table: &mut Table) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("moonwire.toml");
     std::fs::write(&file, configuration(folder.path())?)?;
