@@ -13,6 +13,7 @@ mod quantity;
 mod report;
 mod serve;
 mod signals;
+mod sweep;
 
 use std::process::ExitCode;
 

@@ -3,18 +3,16 @@
 mod args;
 mod watch;
 
-use std::path::Path;
-
 use anyhow::{Context, Result, anyhow};
-use moonwire_lab::{BenchEnding, BenchOutcome, BenchSpec, bench};
-use moonwire_report::{Style, Verdict, objection, summary};
+use moonwire_lab::{BenchEnding, BenchSpec, bench};
 
 pub(crate) use self::args::BenchArgs;
 use self::watch::Watch;
 use crate::exit::Exit;
-use crate::load::{check_batches, seed_default, time_unit, write_json};
+use crate::load::{check_batches, seed_default, time_unit};
 use crate::output;
 use crate::signals;
+use crate::sweep;
 
 /// Runs the sweep, prints its tables and says where the report is.
 pub(crate) fn run(args: BenchArgs) -> Result<Exit> {
@@ -27,36 +25,14 @@ pub(crate) fn run(args: BenchArgs) -> Result<Exit> {
     let result = bench(&spec, &stop, &mut watch);
     watch.finish();
     let outcome = result?;
-    let json = args.json.as_ref();
-    let json = json.map_or(Ok(()), |path| write_json(&outcome.run, path));
-    let json_on_stdout = args.json.as_deref() == Some(Path::new("-"));
-    let mut said = Ok(());
-    if !args.quiet && !json_on_stdout {
-        let style = Style {
-            color: output::colour(),
-        };
-        let tables = summary(&outcome.run, style);
-        let end = match &outcome.page {
-            Some(page) => format!("report: {}", page.display()),
-            None => "no cell was measured".to_owned(),
-        };
-        said = output::answer(&format!("{}\n\n{end}", tables.trim_end()));
-    } else {
-        objection(&outcome.run)
-            .iter()
-            .for_each(|line| output::complain(line));
-    }
-    Ok(output::exit_after(exit_of(&outcome), [said, json]))
-}
-
-/// One cell that can be believed makes a bench worth its time.
-fn exit_of(outcome: &BenchOutcome) -> Exit {
-    let believed = |cell: &moonwire_report::Cell| cell.assessment.verdict() != Verdict::Invalid;
-    match outcome.ending {
-        BenchEnding::Interrupted => Exit::Interrupted,
-        BenchEnding::Completed if outcome.run.cells().iter().any(believed) => Exit::Success,
-        BenchEnding::Completed => Exit::Invalid,
-    }
+    let end = match &outcome.page {
+        Some(page) => format!("report: {}", page.display()),
+        None => "no cell was measured".to_owned(),
+    };
+    let told = sweep::tell(&outcome.run, args.json.as_deref(), args.quiet, &end);
+    let interrupted = outcome.ending == BenchEnding::Interrupted;
+    let exit = sweep::exit_of(&outcome.run, interrupted);
+    Ok(output::exit_after(exit, told))
 }
 
 fn spec(args: &BenchArgs) -> Result<BenchSpec> {

@@ -3,19 +3,17 @@
 mod args;
 mod watch;
 
-use std::path::Path;
-
 use anyhow::{Context, Result};
-use moonwire_lab::{Contestant, DoublingOutcome, DoublingSpec, payload_doubling, peers_folder};
-use moonwire_report::{Style, Verdict, objection, summary};
+use moonwire_lab::{Contestant, DoublingSpec, payload_doubling, peers_folder};
 
 pub(crate) use self::args::LabArgs;
 use self::args::{DoublingArgs, Scenario};
 use self::watch::Watch;
 use crate::exit::Exit;
-use crate::load::{seed_default, write_json};
+use crate::load::seed_default;
 use crate::output;
 use crate::signals;
+use crate::sweep;
 
 /// Runs a scenario, or says what there is.
 pub(crate) fn run(args: &LabArgs) -> Result<Exit> {
@@ -45,35 +43,13 @@ fn doubling(args: &DoublingArgs) -> Result<Exit> {
     let result = payload_doubling(&spec, &stop, &mut |event| watch.on_event(event));
     watch.finish();
     let outcome = result?;
-    let json = args.json.as_ref();
-    let json = json.map_or(Ok(()), |path| write_json(&outcome.run, path));
-    let json_on_stdout = args.json.as_deref() == Some(Path::new("-"));
-    let mut said = Ok(());
-    if outcome.run.cells().is_empty() {
-        output::complain("no cell was measured");
-    } else if !args.quiet && !json_on_stdout {
-        let style = Style {
-            color: output::colour(),
-        };
-        let folder = outcome.folder.display();
-        let tables = summary(&outcome.run, style);
-        said = output::answer(&format!("{}\n\nresults: {folder}", tables.trim_end()));
-    } else {
-        objection(&outcome.run)
-            .iter()
-            .for_each(|line| output::complain(line));
-    }
-    Ok(output::exit_after(exit_of(&outcome), [said, json]))
-}
-
-/// One cell that can be believed makes a run worth its time.
-fn exit_of(outcome: &DoublingOutcome) -> Exit {
-    let believed = |cell: &moonwire_report::Cell| cell.assessment.verdict() != Verdict::Invalid;
-    match outcome.interrupted {
-        true => Exit::Interrupted,
-        false if outcome.run.cells().iter().any(believed) => Exit::Success,
-        false => Exit::Invalid,
-    }
+    let end = match outcome.run.cells() {
+        [] => "no cell was measured".to_owned(),
+        _ => format!("results: {}", outcome.folder.display()),
+    };
+    let told = sweep::tell(&outcome.run, args.json.as_deref(), args.quiet, &end);
+    let exit = sweep::exit_of(&outcome.run, outcome.interrupted);
+    Ok(output::exit_after(exit, told))
 }
 
 fn spec(args: &DoublingArgs) -> Result<DoublingSpec> {
