@@ -74,6 +74,8 @@ pub enum ScriptError {
         callback: &'static str,
         /// How long it may take.
         timeout: Duration,
+        /// How long after that it ended.
+        late: Duration,
         /// The calls that led there, one a line, innermost first.
         traceback: String,
     },
@@ -221,29 +223,28 @@ impl fmt::Display for ScriptError {
             } => write!(f, "{callback}: {message}"),
             Self::OutOfMemory {
                 callback,
-                bytes_max: Some(bytes),
+                bytes_max,
                 ..
-            } => {
-                write!(
-                    f,
-                    "{callback}: the instance used all of its {bytes} bytes of memory"
-                )
-            }
-            Self::OutOfMemory {
-                callback,
-                bytes_max: None,
-                ..
-            } => {
-                write!(f, "{callback}: Lua ran out of memory")
-            }
+            } => match bytes_max {
+                Some(bytes) => {
+                    let all = format_args!("all of its {bytes} bytes of memory");
+                    write!(f, "{callback}: the instance used {all}")
+                }
+                None => write!(f, "{callback}: Lua ran out of memory"),
+            },
             Self::Overran {
                 at,
                 callback,
                 timeout,
+                late,
                 ..
             } => {
-                let timeout_ms = timeout.as_millis();
-                write!(f, "{callback} was stopped after {timeout_ms} ms at {at}")
+                let (limit_ms, late_ms) = (timeout.as_millis(), late.as_secs_f64() * 1000.0);
+                write!(f, "{callback} was stopped at {at}: ")?;
+                write!(
+                    f,
+                    "it ended {late_ms:.1} ms after its limit of {limit_ms} ms"
+                )
             }
             Self::Machine { message, .. } => write!(f, "the Lua machine failed: {message}"),
         }
@@ -312,8 +313,9 @@ pub(crate) fn raised(
 }
 
 impl ScriptError {
-    /// The same error, of a callback that was stopped for taking longer than `timeout`.
-    pub(crate) fn overran(self, timeout: Duration) -> Self {
+    /// The same error, of a callback that was stopped for taking longer than `timeout`, and ended
+    /// `late` after that.
+    pub(crate) fn overran(self, timeout: Duration, late: Duration) -> Self {
         let Self::Raised {
             at,
             callback,
@@ -327,6 +329,7 @@ impl ScriptError {
             at,
             callback,
             timeout,
+            late,
             traceback,
         }
     }
@@ -464,6 +467,17 @@ mod tests {
         let error = raise("...s/s.lua:5: boom");
         assert_eq!(error.place().unwrap().file, PathBuf::from("apps/s/s.lua"));
         assert_eq!(error.line(), Some(5));
+    }
+
+    #[test]
+    fn one_that_was_stopped_says_how_late_it_ended() {
+        let error = raise("apps/s/s.lua:3: it took too long and was stopped");
+        let error = error.overran(Duration::from_secs(1), Duration::from_micros(4_250));
+        assert_eq!(
+            error.to_string(),
+            "service \"s\": onMessage was stopped at apps/s/s.lua:3: it ended 4.2 ms after its \
+             limit of 1000 ms"
+        );
     }
 
     #[test]

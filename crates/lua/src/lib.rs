@@ -25,6 +25,7 @@ mod loaded;
 mod machine;
 mod modules;
 mod pattern;
+mod patterns;
 mod sandbox;
 mod source;
 mod standalone;

@@ -61,12 +61,12 @@ impl Loaded {
         callback: &'static str,
         call: impl FnOnce() -> mlua::Result<R>,
     ) -> Result<R, ScriptError> {
-        let Ending { result, is_stopped } = self.time.run(self.callback_timeout, call);
+        let Ending { result, late } = self.time.run(self.callback_timeout, call);
         result.map_err(|error| {
             let error = self.failed(&error, callback);
-            match self.callback_timeout {
-                Some(timeout) if is_stopped => error.overran(timeout),
-                Some(_) | None => error,
+            match (self.callback_timeout, late) {
+                (Some(timeout), Some(late)) => error.overran(timeout, late),
+                (Some(_) | None, Some(_) | None) => error,
             }
         })
     }

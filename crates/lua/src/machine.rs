@@ -10,6 +10,7 @@ use std::sync::Once;
 use mlua::{Lua, LuaOptions, StdLib};
 use tracing::warn;
 
+use crate::patterns;
 use crate::sandbox;
 use crate::source::{Sandbox, ServiceSource};
 use crate::watchdog;
@@ -39,6 +40,7 @@ fn trusted() -> mlua::Result<Lua> {
     let lua = unsafe { Lua::unsafe_new_with(StdLib::ALL, LuaOptions::default()) };
     lua.load(NO_EXIT).set_name("=moonwire").exec()?;
     compile_if_able(&lua)?;
+    patterns::count_long(&lua)?;
     Ok(lua)
 }
 

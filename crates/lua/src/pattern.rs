@@ -1,4 +1,4 @@
-//! Patterns of Lua, matched in a bounded number of steps.
+//! Patterns of Lua, matched in a bounded number of steps or until somebody wants it to stop.
 //!
 //! The matcher in LuaJIT goes back to each choice that it made: it takes the length of the subject
 //! to the power of the number of repetitions, and no hook can end it. This one finds the same
@@ -23,20 +23,36 @@ pub(crate) struct Match {
     pub(crate) captures: Vec<Capture>,
 }
 
+/// When a search is given up.
+#[derive(Clone, Copy)]
+pub(crate) struct Patience {
+    /// Whether it is after some 50 ms, besides what a long subject takes.
+    pub(crate) is_short: bool,
+    /// Whether it is now; asked every [`STEPS_PER_LOOK`].
+    pub(crate) is_over: fn() -> bool,
+}
+
 /// Looks for `pattern` from byte `init` on. `anchors` says whether a `^` in front means that place.
 pub(crate) fn search(
     subject: &[u8],
     pattern: &[u8],
     init: usize,
     anchors: bool,
+    patience: Patience,
 ) -> Result<Option<Match>, &'static str> {
     let bytes = subject.len().saturating_add(pattern.len());
+    let steps_left = match patience.is_short {
+        true => STEPS_MAX.saturating_add(bytes.saturating_mul(STEPS_PER_BYTE)),
+        false => usize::MAX,
+    };
     let mut matcher = Matcher {
         subject,
         pattern,
         captures: Vec::new(),
         depth: 0,
-        steps_left: STEPS_MAX.saturating_add(bytes.saturating_mul(STEPS_PER_BYTE)),
+        steps_left,
+        look_at: steps_left,
+        is_over: patience.is_over,
     };
     let is_anchored = anchors && pattern.first() == Some(&b'^');
     for start in init..=subject.len() {
@@ -69,6 +85,9 @@ struct Matcher<'a> {
     captures: Vec<Capture>,
     depth: usize,
     steps_left: usize,
+    /// How many are left when it is time to look at `is_over`.
+    look_at: usize,
+    is_over: fn() -> bool,
 }
 
 /// Where a match ends, if there is one.
@@ -291,6 +310,12 @@ impl Matcher<'_> {
 
     fn step(&mut self, count: usize) -> Result<(), &'static str> {
         self.steps_left = self.steps_left.checked_sub(count).ok_or(TOO_LONG)?;
+        if self.steps_left <= self.look_at {
+            self.look_at = self.steps_left.saturating_sub(STEPS_PER_LOOK);
+            if (self.is_over)() {
+                return Err(STOPPED);
+            }
+        }
         Ok(())
     }
 }
@@ -316,6 +341,9 @@ fn is_in_class(byte: u8, class: u8) -> bool {
 /// Some 50 ms on one core. What goes through the subject once has [`STEPS_PER_BYTE`] besides.
 const STEPS_MAX: usize = 1 << 24;
 
+/// Some 50 us.
+const STEPS_PER_LOOK: usize = 1 << 14;
+
 /// Enough for a look at each byte with each item of an ordinary pattern.
 const STEPS_PER_BYTE: usize = 16;
 
@@ -330,12 +358,19 @@ const NO_END_OF_SET: &str = "malformed pattern (missing ']')";
 const TOO_LONG: &str = "the pattern takes too long on this subject: \
     each of its repetitions tries every length, so use fewer or a shorter subject";
 
+const STOPPED: &str = "the search took too long and was stopped";
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const PATIENCE: Patience = Patience {
+        is_short: true,
+        is_over: || false,
+    };
+
     fn span(subject: &str, pattern: &str) -> Option<(usize, usize)> {
-        let found = search(subject.as_bytes(), pattern.as_bytes(), 0, true).unwrap();
+        let found = search(subject.as_bytes(), pattern.as_bytes(), 0, true, PATIENCE).unwrap();
         found.map(|found| (found.start, found.end))
     }
 
@@ -350,11 +385,21 @@ mod tests {
     fn what_tries_every_length_ends() {
         let text = "a".repeat(5_000);
         for pattern in ["a*a*a*b", "(.*)(.*)(.*)%1b"] {
-            let ended = search(text.as_bytes(), pattern.as_bytes(), 0, true);
+            let ended = search(text.as_bytes(), pattern.as_bytes(), 0, true, PATIENCE);
             assert_eq!(ended.unwrap_err(), TOO_LONG, "{pattern}");
         }
         let options = format!("{}{}", "a?".repeat(60), "b");
-        let ended = search(text.as_bytes(), options.as_bytes(), 0, true);
+        let ended = search(text.as_bytes(), options.as_bytes(), 0, true, PATIENCE);
         assert_eq!(ended.unwrap_err(), TOO_LONG);
+    }
+
+    #[test]
+    fn one_without_a_bound_ends_when_it_shall() {
+        let patience = Patience {
+            is_short: false,
+            is_over: || true,
+        };
+        let ended = search(b"a", b"a", 0, true, patience);
+        assert_eq!(ended.unwrap_err(), STOPPED);
     }
 }

@@ -6,10 +6,10 @@
 use std::fs;
 use std::path::Path;
 
-use mlua::{Lua, LuaString, MultiValue, Table, Value};
+use mlua::{Lua, LuaString};
 
 use crate::modules::{loaded, run_prelude};
-use crate::pattern::{self, Capture};
+use crate::patterns;
 use crate::source::ServiceSource;
 
 /// Takes from a machine without dangerous libraries what these would leave. To be called before
@@ -25,9 +25,7 @@ pub(crate) fn restrict(lua: &Lua, source: &ServiceSource) -> mlua::Result<()> {
     })?;
     let arguments = (loaded(lua)?, find);
     run_prelude::<()>(lua, include_str!("prelude/restricted.lua"), arguments)?;
-    let string: Table = lua.globals().raw_get("string")?;
-    let search = lua.create_function(search)?;
-    run_prelude(lua, include_str!("prelude/patterns.lua"), (string, search))
+    patterns::count_all(lua)
 }
 
 /// The text of a module in the service's folder, and its file.
@@ -57,39 +55,4 @@ fn read_module(folder: &Path, name: &str) -> Result<(Vec<u8>, String), String> {
         Ok(None) => Err(format!("{shown} is a link out of the service's folder")),
         Err(error) => Err(format!("{shown} cannot be read: {error}")),
     }
-}
-
-/// `search(subject, pattern, init, anchors)`, from 1: nil; nil and a problem; or start, end and
-/// captures.
-fn search(
-    lua: &Lua,
-    (subject, pattern, init, anchors): (LuaString, LuaString, usize, bool),
-) -> mlua::Result<MultiValue> {
-    let subject = subject.as_bytes();
-    let init = init.saturating_sub(1);
-    let found = match pattern::search(&subject, &pattern.as_bytes(), init, anchors) {
-        Ok(Some(found)) => found,
-        Ok(None) => return Ok(MultiValue::from_iter([Value::Nil])),
-        Err(problem) => {
-            let problem = Value::String(lua.create_string(problem)?);
-            return Ok(MultiValue::from_iter([Value::Nil, problem]));
-        }
-    };
-    let mut values = MultiValue::with_capacity(2 + found.captures.len());
-    values.push_back(number(found.start + 1));
-    values.push_back(number(found.end));
-    for capture in found.captures {
-        values.push_back(match capture {
-            Capture::Bytes { start, end } => {
-                Value::String(lua.create_string(&subject[start..end])?)
-            }
-            Capture::Position(at) | Capture::Open { start: at } => number(at + 1),
-        });
-    }
-    Ok(values)
-}
-
-/// Exact: no string of LuaJIT has 2^53 bytes.
-fn number(count: usize) -> Value {
-    Value::Number(count as f64)
 }

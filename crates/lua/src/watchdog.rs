@@ -4,7 +4,7 @@
 //! one whose time is over. The handler of the signal sets a hook in the machine of that thread,
 //! which LuaJIT allows for its own thread only, and the hook raises an error at every instruction
 //! until the callback has returned: a `pcall` in the script cannot catch it for good. What runs in
-//! C, such as a pattern that matches in exponential time, is stopped when it returns to Lua.
+//! C, such as a sort of a large table, is stopped when it returns to Lua.
 
 #![allow(
     unsafe_code,
@@ -56,8 +56,9 @@ pub(crate) struct TimeLimit {
 /// How a callback ended that had a limit.
 pub(crate) struct Ending<R> {
     pub(crate) result: R,
-    /// Whether it was stopped, or would have been at its next instruction.
-    pub(crate) is_stopped: bool,
+    /// How long after its limit it ended, if it was stopped, or would have been at its next
+    /// instruction.
+    pub(crate) late: Option<Duration>,
 }
 
 impl TimeLimit {
@@ -78,16 +79,16 @@ impl TimeLimit {
         callback: impl FnOnce() -> R,
     ) -> Ending<R> {
         let Some(limit) = limit else {
-            let (result, is_stopped) = (callback(), false);
-            return Ending { result, is_stopped };
+            let (result, late) = (callback(), None);
+            return Ending { result, late };
         };
         let watch = &*self.watch;
         watch.machine.store(self.machine, Ordering::Relaxed);
         watch.set_deadline(limit);
         let end = End { watch };
         let result = callback();
-        let is_stopped = end.now();
-        Ending { result, is_stopped }
+        let late = end.now();
+        Ending { result, late }
     }
 }
 
@@ -106,9 +107,13 @@ struct End<'a> {
 }
 
 impl End<'_> {
-    /// Whether the callback was stopped.
-    fn now(self) -> bool {
-        self.watch.is_stopped.load(Ordering::Relaxed)
+    /// How late the callback was, if it was stopped.
+    fn now(self) -> Option<Duration> {
+        let watch = self.watch;
+        watch.is_stopped.load(Ordering::Relaxed).then(|| {
+            let deadline_ns = watch.deadline_ns.load(Ordering::Relaxed);
+            Duration::from_nanos(clock::now().saturating_sub(deadline_ns))
+        })
     }
 }
 
@@ -142,6 +147,12 @@ pub(crate) fn outside<R>(block: impl FnOnce() -> R) -> R {
     })
 }
 
+/// Whether the time of the callback that runs on this thread is over. What is written in Rust and
+/// can take long asks now and then.
+pub(crate) fn is_over() -> bool {
+    OWN.with(|own| own.0.is_stopped.load(Ordering::Relaxed))
+}
+
 impl Watch {
     fn of_this_thread() -> Arc<Self> {
         Arc::new(Self {
@@ -158,9 +169,9 @@ impl Watch {
         if limit_ns < watchdog.shortest_ns.load(Ordering::Relaxed) {
             watchdog.shorten(limit_ns);
         }
-        // The coarse clock is behind by up to a tick: nobody is stopped too early.
-        let over_ns = clock::coarse().saturating_add(limit_ns);
-        let deadline_ns = over_ns.saturating_add(clock::TICK_NS);
+        // Not the coarse clock, though it is three times as fast: where the host takes the
+        // processor it is behind by more than its tick, and who has time left would be stopped.
+        let deadline_ns = clock::now().saturating_add(limit_ns);
         compiler_fence(Ordering::SeqCst);
         self.deadline_ns.store(deadline_ns, Ordering::Relaxed);
     }
