@@ -14,7 +14,9 @@ use self::table::Table;
 mod attacks;
 mod breakage;
 mod broadcast;
+mod budgets;
 mod disturbance;
+mod handover;
 mod lapps_client;
 mod memory;
 mod program;
@@ -91,6 +93,22 @@ pub(crate) fn threading() -> Result<ExitCode> {
     let programs = Programs::build()?;
     let mut table = Table::new("Threading: inline and threaded echo");
     threading::echo(&programs, &mut table)?;
+    Ok(table.finish())
+}
+
+/// How soon a callback that does not end is stopped.
+pub(crate) fn budgets() -> Result<ExitCode> {
+    let programs = Programs::build()?;
+    let mut table = Table::new("Budgets: callbacks that do not end");
+    budgets::stopped(&programs, &mut table)?;
+    Ok(table.finish())
+}
+
+/// What a connection costs that another worker serves than the one that accepted it.
+pub(crate) fn handover() -> Result<ExitCode> {
+    let programs = Programs::build()?;
+    let mut table = Table::new("Hand-over: connections that change their worker");
+    handover::price(&programs, &mut table)?;
     Ok(table.finish())
 }
 

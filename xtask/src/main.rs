@@ -58,6 +58,8 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["acceptance", "services"] => acceptance::services(SERVICES_S),
         ["acceptance", "services", "--seconds", text] => acceptance::services(seconds(text)?),
         ["acceptance", "threading"] => acceptance::threading(),
+        ["acceptance", "budgets"] => acceptance::budgets(),
+        ["acceptance", "handover"] => acceptance::handover(),
         ["acceptance", "lapps-client"] => acceptance::lapps_client(),
         ["acceptance", "broadcast"] => acceptance::broadcast(BROADCAST_S),
         ["acceptance", "broadcast", "--seconds", text] => acceptance::broadcast(seconds(text)?),
@@ -104,6 +106,8 @@ usage: cargo xtask COMMAND
   acceptance services [--seconds N]
                            50 services that fail in every way beside 50 that do not, 5 minutes
   acceptance threading     callbacks on the worker's thread and on their own; 3 min
+  acceptance budgets       how soon callbacks that do not end are stopped; 1 min
+  acceptance handover      what it costs to hand a connection to another worker; 2 min
   acceptance soak          10,000 connections, idle and for 5 minutes; an idle machine is needed
   acceptance lapps-client  clients of the LAppS protocol that nobody here wrote, 1 min each
   acceptance broadcast [--seconds N]

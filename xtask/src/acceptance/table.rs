@@ -82,6 +82,15 @@ impl std::fmt::Display for Table {
     }
 }
 
+/// The median of a figure of each sample, and its range.
+pub(crate) fn median<T>(samples: &[T], figure: impl Fn(&T) -> f64) -> String {
+    let mut values: Vec<f64> = samples.iter().map(figure).collect();
+    values.sort_by(f64::total_cmp);
+    let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
+    let (least, most) = (at(0), at(values.len().saturating_sub(1)));
+    format!("{:.1} [{least:.1}, {most:.1}]", at(values.len() / 2))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,5 +104,10 @@ mod tests {
                         | a | 1 ms | 2 ms | PASS |\n| b | 3 ms | 2 ms | FAIL |\n";
         assert_eq!(table.to_string(), expected);
         assert_eq!(table.finish(), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn a_median_has_its_range() {
+        assert_eq!(median(&[9, 1, 4], |n| f64::from(*n)), "4.0 [1.0, 9.0]");
     }
 }

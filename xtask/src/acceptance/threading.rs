@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 
 use super::program::Programs;
-use super::table::Table;
+use super::table::{Table, median};
 
 /// Each kind of server is measured so often, one after the other in turn.
 const ROUNDS: usize = 5;
@@ -73,13 +73,4 @@ struct Figures {
     p50_us: f64,
     p99_us: f64,
     lost: u64,
-}
-
-/// The median and the range of one figure.
-fn median(cell: &[Figures], of: impl Fn(&Figures) -> f64) -> String {
-    let mut values: Vec<f64> = cell.iter().map(of).collect();
-    values.sort_by(f64::total_cmp);
-    let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
-    let (least, most) = (at(0), at(values.len().saturating_sub(1)));
-    format!("{:.1} [{least:.1}, {most:.1}]", at(values.len() / 2))
 }
