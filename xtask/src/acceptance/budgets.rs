@@ -133,6 +133,9 @@ fn configuration(folder: &Path) -> Result<String> {
             "[services.{name}]\ntarget = '/{name}'\ninstances = 1\nsandbox = '{sandbox}'\n\
              callback_timeout_ms = {LIMIT_MS}"
         )?;
+        if name == GREEDY.0 {
+            writeln!(toml, "memory_bytes_max = 16777216")?;
+        }
         let app = folder.join("apps").join(name);
         std::fs::create_dir_all(&app)?;
         let code = format!(
