@@ -142,15 +142,26 @@ fn is_same(one: &Contest, other: &Contest) -> bool {
 }
 
 impl Row<'_> {
-    fn rate(&self) -> f64 {
-        median(self.cells.iter().map(|cell| cell.rate.received_per_s))
+    /// Those in which there was something to measure: a server that did not start says nothing of
+    /// its rate.
+    fn measured(&self) -> impl Iterator<Item = &Cell> {
+        let cells = self.cells.iter().copied();
+        cells.filter(|cell| cell.connects.ok > 0)
+    }
+
+    fn rate(&self) -> Option<f64> {
+        median(self.measured().map(|cell| cell.rate.received_per_s))
+    }
+
+    fn rate_per_client(&self) -> Option<f64> {
+        let each = |cell: &Cell| cell.rate.received_per_s / cell.connects.ok as f64;
+        median(self.measured().map(each))
     }
 
     /// Bytes of payload of a message, on average.
     fn payload_bytes(&self) -> f64 {
-        self.cells
-            .first()
-            .map_or(0.0, |cell| cell.parameters.message_bytes as f64)
+        let bytes = |cell: &Cell| cell.parameters.message_bytes as f64;
+        self.measured().next().map_or(0.0, bytes)
     }
 
     fn verdict(&self) -> Verdict {
@@ -169,11 +180,8 @@ impl Row<'_> {
 
     fn cpu(&self) -> String {
         let per_message = |cell: &&Cell| cell.server.as_ref()?.cpu_ns_per_message;
-        let all: Vec<f64> = self.cells.iter().filter_map(per_message).collect();
-        match all.is_empty() {
-            true => format::dash(),
-            false => format::latency(microseconds(median(all.into_iter()))),
-        }
+        let ns = median(self.cells.iter().filter_map(per_message));
+        format::latency_or_dash(ns.map(microseconds))
     }
 
     /// The fewest connections of any round.
@@ -183,15 +191,15 @@ impl Row<'_> {
     }
 }
 
-/// The middle value, or the mean of the two in the middle; 0 of none.
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+/// The middle value, or the mean of the two in the middle.
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.len() {
-        0 => 0.0,
-        length if length % 2 == 1 => values[middle],
-        _ => f64::midpoint(values[middle - 1], values[middle]),
+        0 => None,
+        length if length % 2 == 1 => Some(values[middle]),
+        _ => Some(f64::midpoint(values[middle - 1], values[middle])),
     }
 }
 
@@ -213,7 +221,8 @@ fn side_by_side(entries: &[Entry<'_>]) -> Table {
                 } else {
                     "*"
                 };
-                format!("{}{mark}", format::rate(row.rate()))
+                row.rate()
+                    .map_or_else(format::dash, |rate| format!("{}{mark}", format::rate(rate)))
             })
         };
         let rates: Vec<String> = entries.iter().map(rate).collect();
@@ -244,16 +253,20 @@ fn columns(entry: &Entry<'_>, legacy: bool) -> Table {
         "verdict",
     ]);
     for row in &entry.rows {
-        let rate = row.rate();
-        let megabits = rate * row.payload_bytes() * 8.0 / 1e6;
+        let megabits = row
+            .rate()
+            .map(|rate| rate * row.payload_bytes() * 8.0 / 1e6);
         let clients = entry.contest.connections;
+        let or_dash = |figure: Option<f64>, format: fn(f64) -> String| {
+            figure.map_or_else(format::dash, format)
+        };
         table.row([
             format::count(row.size),
-            format::rate(rate),
-            format::rate(rate / row.connected().max(1) as f64),
-            format::rate(megabits),
-            format!("{:.3}", megabits / 1e3),
-            format!("{:.3}", 2.0 * megabits / 1e3),
+            or_dash(row.rate(), format::rate),
+            or_dash(row.rate_per_client(), format::rate),
+            or_dash(megabits, format::rate),
+            or_dash(megabits, |one_way| format!("{:.3}", one_way / 1e3)),
+            or_dash(megabits, |one_way| format!("{:.3}", 2.0 * one_way / 1e3)),
             row.latency(0.5),
             row.latency(0.99),
             row.latency(0.999),
@@ -326,6 +339,27 @@ mod tests {
             ["120", "100", "VALID"],
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_round_without_a_server_does_not_count() {
+        let missing = |round| {
+            let mut cell = cell("a", round, 1000, 0.0);
+            cell.connects.ok = 0;
+            cell.assessment.add(Verdict::Invalid, "it did not start");
+            cell
+        };
+        let row = |cells| {
+            let text = text(&run(cells));
+            let row = text.lines().last().unwrap();
+            let fields: Vec<String> = row.split_whitespace().map(str::to_owned).collect();
+            fields
+        };
+        let fields = row(vec![missing(1), cell("a", 2, 1000, 10_000.0)]);
+        assert_eq!(fields[..4], ["1,000", "10,000", "100", "80.0"]);
+        assert_eq!(fields[fields.len() - 2..], ["0", "INVALID"]);
+        let fields = row(vec![missing(1), missing(2)]);
+        assert_eq!(fields[1..6], ["–"; 5]);
     }
 
     #[test]
