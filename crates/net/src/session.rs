@@ -259,8 +259,7 @@ impl Session {
 
     /// The peer ended its stream. If something is unread the event comes after that, from `poll`.
     pub fn on_end_of_stream(&mut self, now: Time) -> Option<SessionEvent<'_>> {
-        // By TLS it may have ended before, which leaves nothing to be polled.
-        let has_unread = self.has_unread() && (self.is_held || !self.kept.rest().is_empty());
+        let has_unread = self.can_keep() && (self.is_held || !self.kept.rest().is_empty());
         self.is_ended = true;
         match self.phase {
             // What was received before comes first; then `poll` gives the event.

@@ -43,7 +43,8 @@ impl Session {
             }
             (Phase::Active, Stage::Open(_)) if self.is_held => None,
             (Phase::Active, Stage::Open(_)) if self.is_paused => {
-                Some(self.heard + self.limits.write_timeout)
+                // With nothing to be written it is this end that has to go on.
+                (self.write_queue_bytes() > 0).then(|| self.heard + self.limits.write_timeout)
             }
             (Phase::Active, Stage::Open(_)) if self.is_pinged => {
                 let silence = self.limits.pong_timeout.or(self.limits.idle_timeout)?;

@@ -276,11 +276,7 @@ impl Session {
     }
 
     fn advance_close<D: Driver>(&mut self, driver: &mut D) {
-        if self.is_paused {
-            // The peer's close frame or the end of its stream is what is waited for now.
-            self.is_paused = false;
-            driver.resume_receive(self.socket);
-        }
+        self.regulate_closing(driver);
         if self.close_by == Time::MAX {
             self.heard = driver.now();
             self.close_by = self.heard + self.limits.close_timeout;
@@ -296,6 +292,23 @@ impl Session {
                 driver.close(self.socket);
             }
             self.phase = Phase::Gone;
+        }
+    }
+
+    /// The peer's close frame or the end of its stream is what is waited for now. Only what was
+    /// received before comes first.
+    fn regulate_closing<D: Driver>(&mut self, driver: &mut D) {
+        let is_behind = !self.is_client && self.can_keep() && !self.kept.rest().is_empty();
+        if self.is_paused {
+            // While an input is out, what is left of it is not seen from here.
+            let is_unknown = self.is_read && self.can_keep();
+            if !is_behind && !is_unknown {
+                self.is_paused = false;
+                driver.resume_receive(self.socket);
+            }
+        } else if is_behind {
+            self.is_paused = true;
+            driver.pause_receive(self.socket);
         }
     }
 

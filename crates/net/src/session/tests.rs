@@ -378,6 +378,64 @@ fn a_pause_outlasts_a_write_in_the_middle_of_a_read() {
     assert!(!session.is_paused);
 }
 
+/// Nothing is received beside what is still to be looked at, also once this end closes, and the
+/// peer's time to take its answers does not run while there are none.
+#[test]
+fn what_was_received_comes_first_while_closing_too() {
+    let (mut world, addr) = world();
+    let client = world.connect(addr, None);
+    let server = upgraded(&mut world, client);
+    let now = world.driver.now();
+    let session = world.sessions.get_mut(&server).unwrap();
+    let driver = &mut world.driver;
+    let (mut received, mut scratch) = (b"\x82\x81\0\0\0\0a".repeat(3), Plaintext::new());
+    let input = session.open(&mut received, &mut scratch).unwrap();
+    session.keep(input);
+    assert!(session.settle(now).is_none());
+    assert!(matches!(session.flush(driver), Flushed::Open));
+    assert!(session.is_paused && session.deadline().is_none());
+
+    session.close(CloseCode::NORMAL, "");
+    assert!(matches!(session.flush(driver), Flushed::Open));
+    assert!(session.is_paused && session.deadline().is_some());
+
+    let mut input = session.unread();
+    for _ in 0..3 {
+        assert!(session.poll(&mut input, now).is_some());
+    }
+    assert!(session.poll(&mut input, now).is_none() && session.settle(now).is_none());
+    assert!(matches!(session.flush(driver), Flushed::Open));
+    assert!(!session.is_paused);
+
+    let (mut received, mut scratch) = (b"\x82\x81\0\0\0\0a".repeat(3), Plaintext::new());
+    let input = session.open(&mut received, &mut scratch).unwrap();
+    session.keep(input);
+    assert!(session.settle(now).is_none());
+    assert!(matches!(session.flush(driver), Flushed::Open));
+    assert!(session.is_paused, "it was not before it closed");
+}
+
+/// The answer to what came before the end is still to be sent.
+#[test]
+fn the_end_of_a_stream_waits_for_what_is_held() {
+    let (mut world, addr) = world();
+    let client = world.connect(addr, None);
+    let server = upgraded(&mut world, client);
+    let now = world.driver.now();
+    let session = world.sessions.get_mut(&server).unwrap();
+    session.hold();
+    assert!(session.on_end_of_stream(now).is_none());
+    session.send(Opcode::Binary, b"an answer").unwrap();
+    session.resume(now);
+    assert!(session.has_unread());
+    let mut input = session.unread();
+    let end = session.poll(&mut input, now);
+    assert!(
+        matches!(end, Some(SessionEvent::Failed(SessionError::EndOfStream))),
+        "{end:?}"
+    );
+}
+
 #[test]
 fn an_idle_session_holds_no_buffers_and_is_small() {
     let (mut world, addr) = world();
