@@ -123,14 +123,7 @@ impl Connection {
 
     /// Whether it waits for a callback on another thread, whose messages still count.
     pub(super) fn is_held(&self) -> bool {
-        let is_closing = matches!(
-            self.stage,
-            Stage::Open {
-                is_closing: true,
-                ..
-            }
-        );
-        self.session.is_held() && !is_closing
+        self.session.is_held() && self.stage.listener().is_some()
     }
 
     /// Begins the close handshake, if there was one to open the connection.

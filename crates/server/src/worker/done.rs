@@ -1,21 +1,28 @@
 //! What comes back from instances on other threads.
 
-use moonwire_net::Driver;
+use moonwire_net::{Driver, take_compression_work};
 use moonwire_proto::CloseCode;
 
 use super::connections::Stage;
+use super::resident::Reaction;
 use super::scripts::Place;
 use super::threaded::Done;
-use super::{Desk, Worker};
+use super::{Desk, WORK_PER_TURN, Worker};
 
 impl<D: Driver> Worker<D> {
     /// What other threads have done, at most so much in one turn; the rest wakes the next turn.
     pub(super) fn read_done(&mut self) {
+        let mut work = 0;
         for _ in 0..DONE_PER_TURN_MAX {
             let Some(done) = self.desk.shared.done[self.desk.worker].take() else {
                 return;
             };
+            work += done.effects.memory_bytes();
             self.finish_callback(done);
+            work += take_compression_work();
+            if work >= WORK_PER_TURN {
+                break;
+            }
         }
         self.driver.waker().wake();
     }
@@ -34,6 +41,9 @@ impl<D: Driver> Worker<D> {
             connection.session.resume(now);
             let socket = connection.socket;
             desk.mark_dirty(socket);
+        }
+        if reaction == Reaction::Replaced {
+            self.scripts.renew(place);
         }
         desk.react(place, handler, reaction);
         if self.scripts.is_half_empty(place) {
@@ -72,5 +82,5 @@ impl Desk {
     }
 }
 
-/// Callbacks whose effects are applied in one turn.
+/// Callbacks whose effects are applied in one turn, if they are no more than [`WORK_PER_TURN`].
 const DONE_PER_TURN_MAX: usize = 256;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use moonwire_lua::{
     EffectLimits, Effects, Handler, LoadOptions, Opcode, ScriptError, ServiceSource,
@@ -154,7 +155,18 @@ impl Scripts {
                 }
             }
         }
-        threads.into_iter().for_each(Threaded::await_end);
+        // Together: the process ends at a fixed time.
+        let until = Instant::now() + END_WAIT;
+        threads
+            .into_iter()
+            .for_each(|thread| thread.await_end(until));
+    }
+
+    /// The instance there was replaced, and its connections were given up.
+    pub(crate) fn renew(&mut self, place: Place) {
+        if let Some(Seat::Threaded(threaded)) = self.seat_mut(place) {
+            threaded.renew();
+        }
     }
 
     fn seat(&self, place: Place) -> Option<&Seat> {
@@ -227,3 +239,7 @@ pub(crate) fn source(service: &Service) -> ServiceSource {
         sandbox: service.sandbox,
     }
 }
+
+/// How long the last callbacks of all instances together may take: less than the process waits for
+/// its workers.
+const END_WAIT: Duration = Duration::from_secs(4);

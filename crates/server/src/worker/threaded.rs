@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, Builder, Thread};
-use std::time::Duration;
+use std::time::Instant;
 
 use moonwire_lua::{Effects, Handler, LoadOptions, Opcode, ScriptError, ServiceSource};
 use tracing::{error, warn};
@@ -23,19 +23,25 @@ pub(super) struct Threaded {
     work: Arc<Mailbox<Work, Thread>>,
     /// Its thread has ended when nothing can come here any more.
     ended: Receiver<()>,
+    /// How many times the instance was replaced, as far as the worker knows.
+    generation: u64,
 }
 
 /// What the thread is to do.
 enum Work {
-    Message {
+    /// For the instance of that generation; another one does not know the connection.
+    Event {
+        generation: u64,
         handler: Handler,
-        opcode: Opcode,
-        payload: Vec<u8>,
-    },
-    Disconnect {
-        handler: Handler,
+        event: Event,
     },
     Shutdown,
+}
+
+/// What became of a connection.
+enum Event {
+    Message { opcode: Opcode, payload: Vec<u8> },
+    Disconnect,
 }
 
 /// What a callback came to.
@@ -82,7 +88,12 @@ impl Threaded {
             Ok(result) => result?,
             Err(_) => return Err(failed("its thread has ended".to_owned())),
         }
-        Ok(Self { name, work, ended })
+        Ok(Self {
+            name,
+            work,
+            ended,
+            generation: 0,
+        })
     }
 
     /// Whether no message finds a place.
@@ -97,13 +108,11 @@ impl Threaded {
 
     /// Sends a message there.
     pub(super) fn message(&self, handler: Handler, opcode: Opcode, payload: &[u8]) -> Reaction {
-        let letter = Work::Message {
-            handler,
-            opcode,
-            payload: payload.to_vec(),
-        };
+        let bytes = payload.len();
+        let payload = payload.to_vec();
+        let letter = self.event(handler, Event::Message { opcode, payload });
         // Nobody else puts anything there, so there is a place if it was not full.
-        if !self.work.reserve() || self.work.post(letter, payload.len()).is_err() {
+        if !self.work.reserve() || self.work.post(letter, bytes).is_err() {
             return Reaction::Failed;
         }
         Reaction::Later
@@ -112,7 +121,21 @@ impl Threaded {
     /// Says that a connection has gone. There is always room for that: it comes once for each
     /// connection.
     pub(super) fn disconnect(&self, handler: Handler) {
-        self.work.order(Work::Disconnect { handler });
+        self.work.order(self.event(handler, Event::Disconnect));
+    }
+
+    fn event(&self, handler: Handler, event: Event) -> Work {
+        Work::Event {
+            generation: self.generation,
+            handler,
+            event,
+        }
+    }
+
+    /// The instance was replaced, and all its connections have been given up: what comes from here
+    /// on is for the new one.
+    pub(super) fn renew(&mut self) {
+        self.generation += 1;
     }
 
     /// Has `onShutdown` run behind everything else.
@@ -120,12 +143,12 @@ impl Threaded {
         self.work.order(Work::Shutdown);
     }
 
-    /// Waits for its end, as long as a worker may take.
-    pub(super) fn await_end(&self) {
-        if let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = self.ended.recv_timeout(END_WAIT) {
-            let seconds = END_WAIT.as_secs();
+    /// Waits for its end until then.
+    pub(super) fn await_end(&self, until: Instant) {
+        let left = until.saturating_duration_since(Instant::now());
+        if let Err(RecvTimeoutError::Timeout) = self.ended.recv_timeout(left) {
             let service = &self.name;
-            warn!("a callback of {service} has not returned for {seconds} s and is left alone");
+            warn!("a callback of {service} does not return and is left alone");
         }
     }
 }
@@ -161,6 +184,7 @@ impl Member {
         };
         // If nobody waits for it, the order to stop follows.
         let _ = ready.send(Ok(()));
+        let mut current = 0;
         loop {
             let Some(work) = self.work.take() else {
                 if self.work.is_closed() {
@@ -170,20 +194,23 @@ impl Member {
                 continue;
             };
             let mut effects = Effects::new();
-            let (handler, reaction) = match work {
-                Work::Message {
-                    handler,
-                    opcode,
-                    payload,
-                } => (
-                    handler,
-                    resident.message(handler, opcode, &payload, &mut effects),
-                ),
-                Work::Disconnect { handler } => {
-                    (handler, resident.disconnect(handler, &mut effects))
-                }
-                Work::Shutdown => return resident.shutdown(&mut effects),
+            let Work::Event {
+                generation,
+                handler,
+                event,
+            } = work
+            else {
+                return resident.shutdown(&mut effects);
             };
+            let reaction = match event {
+                // Its connection ends as soon as the worker knows.
+                _ if generation != current => Reaction::Continue,
+                Event::Message { opcode, payload } => {
+                    resident.message(handler, opcode, &payload, &mut effects)
+                }
+                Event::Disconnect => resident.disconnect(handler, &mut effects),
+            };
+            current += u64::from(reaction == Reaction::Replaced);
             self.report(handler, effects, reaction);
         }
     }
@@ -220,9 +247,6 @@ impl Drop for Member {
 /// connections that have more are not received from until half of it is done.
 const MAILBOX_MESSAGES_MAX: usize = 1024;
 const MAILBOX_BYTES_MAX: usize = 16 << 20;
-
-/// As long as a worker may take beyond the time to say good-bye.
-const END_WAIT: Duration = Duration::from_secs(5);
 
 /// What Linux shows of the name of a thread.
 const THREAD_NAME_MAX: usize = 15;

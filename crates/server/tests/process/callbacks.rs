@@ -143,6 +143,49 @@ fn a_close_keeps_its_place_behind_a_message_that_takes_long() {
     }
 }
 
+/// Who says that it sends no more still gets its answer.
+#[test]
+fn the_end_of_what_a_client_sends_is_not_the_end_of_its_answers() {
+    for execution in EXECUTIONS {
+        let server = Folder::new(&format!(
+            "[server]\nworkers = 1\n[services.sleeper]\ntarget = '/sleeper'\n\
+             preload = ['nap']\n{execution}"
+        ))
+        .app("sleeper", SLEEPER)
+        .start();
+        let mut client = server.connect("/sleeper");
+        client.send(TEXT, b"50");
+        client.end_sending();
+        assert_eq!(client.receive().text(), "slept 50");
+        assert!(client.is_ended());
+    }
+}
+
+/// What waited for an instance that was replaced is not for its successor, which knows none of
+/// those connections, and they end in order.
+#[test]
+fn a_new_instance_gets_nothing_of_those_whose_connections_were_given_up() {
+    let server = Folder::new(
+        "[server]\nworkers = 1\n[limits]\nclose_timeout_ms = 60000\n[services.hoarder]\n\
+         target = '/hoarder'\nmemory_bytes_max = 8388608\ninstances = 1\npreload = ['nap']\n\
+         execution = 'threaded'\n",
+    )
+    .app("hoarder", HOARDER)
+    .start();
+    let mut clients: Vec<_> = (0..4).map(|_| server.connect("/hoarder")).collect();
+    clients[0].send(TEXT, b"hoard");
+    for client in &mut clients[1..] {
+        client.send(TEXT, b"wait");
+    }
+    for client in &mut clients {
+        assert_eq!(client.receive().code(), 1011);
+        client.send(CLOSE, &1011u16.to_be_bytes());
+        assert!(client.is_ended());
+    }
+    let mut next = server.connect("/hoarder");
+    assert_eq!(next.ask("count").text(), "1 messages, 0 ends");
+}
+
 /// A service that sleeps for an hour does not keep the server.
 #[test]
 fn the_order_to_stop_ends_a_sleep() {
@@ -185,6 +228,24 @@ function busy.onMessage(handler, opcode, message)
   return ws:send(handler, opcode, message)
 end
 return busy
+";
+
+/// The sleep lets the others come in behind it.
+const HOARDER: &str = "
+local hoarder, messages, ends = {}, 0, 0
+function hoarder.onStart() end
+function hoarder.onShutdown() end
+function hoarder.onDisconnect(handler) ends = ends + 1 end
+function hoarder.onMessage(handler, opcode, message)
+  messages = messages + 1
+  if message == 'hoard' then
+    nap:new():usleep(300000)
+    local t = {}
+    for i = 1, 1e9 do t[i] = ('x'):rep(1000) .. i end
+  end
+  return ws:send(handler, opcode, messages .. ' messages, ' .. ends .. ' ends')
+end
+return hoarder
 ";
 
 const SLEEPER: &str = "

@@ -181,6 +181,11 @@ impl Client {
         socket.set_linger(Some(Duration::ZERO)).unwrap();
     }
 
+    /// Sends no more, and goes on receiving.
+    pub(crate) fn end_sending(&self) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
+    }
+
     /// Ends with FIN and no close frame.
     pub(crate) fn end(self) {
         self.stream.shutdown(Shutdown::Write).unwrap();
