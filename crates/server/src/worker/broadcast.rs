@@ -1,10 +1,10 @@
 //! Messages to all subscribers of a channel: from a callback or from another thread to every
 //! worker, and there to a part of the subscribers in each turn.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use moonwire_lua::Opcode;
+use moonwire_lua::{Handler, Opcode};
 use moonwire_net::Driver;
 
 use super::scripts::Place;
@@ -25,10 +25,16 @@ pub(super) struct Fanouts {
     pending: VecDeque<Fanout>,
     /// Bytes of their payloads and of their lists.
     bytes: usize,
+    /// The number of the next one.
+    next: u64,
+    /// Those who were sent all before this number ahead of the others, while something is pending.
+    ahead: HashMap<Subscriber, u64>,
 }
 
 #[derive(Debug)]
 struct Fanout {
+    /// They are counted.
+    number: u64,
     payload: Arc<[u8]>,
     /// Those who subscribed when it was sent, without those who have it.
     subscribers: Vec<Subscriber>,
@@ -49,23 +55,45 @@ impl Fanouts {
         }
         self.bytes += bytes;
         self.pending.push_back(Fanout {
+            number: self.next,
             payload,
             subscribers,
             bytes,
         });
+        self.next += 1;
         true
     }
 
     /// The next one to be sent to somebody, and to whom.
     fn next(&mut self) -> Option<(Arc<[u8]>, Subscriber)> {
         loop {
-            let fanout = self.pending.front_mut()?;
+            let Some(fanout) = self.pending.front_mut() else {
+                self.ahead.clear();
+                return None;
+            };
             if let Some(subscriber) = fanout.subscribers.pop() {
+                if self.ahead.get(&subscriber) > Some(&fanout.number) {
+                    continue;
+                }
                 return Some((Arc::clone(&fanout.payload), subscriber));
             }
             self.bytes -= fanout.bytes;
             self.pending.pop_front();
         }
+    }
+
+    /// All that is still to be sent to this subscriber, who is passed over later.
+    fn take_for(&mut self, subscriber: Subscriber) -> Vec<Arc<[u8]>> {
+        let from = self.ahead.get(&subscriber).copied().unwrap_or(0);
+        let mut payloads = Vec::new();
+        for fanout in self.pending.iter().filter(|it| it.number >= from) {
+            let times = fanout.subscribers.iter().filter(|it| **it == subscriber);
+            payloads.extend(times.map(|_| Arc::clone(&fanout.payload)));
+        }
+        if !payloads.is_empty() {
+            self.ahead.insert(subscriber, self.next);
+        }
+        payloads
     }
 }
 
@@ -88,6 +116,18 @@ impl Desk {
             }
         }
         self.fan_out(channel, payload);
+    }
+
+    /// Sends what was broadcast before and has not got to this connection yet, because something
+    /// else for it follows.
+    pub(super) fn catch_up(&mut self, place: Place, handler: Handler, driver: &mut impl Driver) {
+        let subscriber = Subscriber { place, handler };
+        if self.fanouts.is_empty() || !self.subscriptions.has(subscriber) {
+            return;
+        }
+        for payload in self.fanouts.take_for(subscriber) {
+            self.send(place, handler, Opcode::Binary, &payload, 0, driver);
+        }
     }
 
     /// Sends a message to the subscribers on this worker, from the next turn on.

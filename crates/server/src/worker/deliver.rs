@@ -159,7 +159,7 @@ impl Desk {
                     let reaction = scripts.message(place, handler, opcode, payload, effects);
                     self.apply(place, effects, driver);
                     share.compression_work += take_compression_work();
-                    self.react(place, handler, reaction);
+                    self.react(place, handler, reaction, driver);
                 }
                 SessionEvent::Request(request) => {
                     let asked = Asked::new(request, &self.shared);
@@ -213,6 +213,7 @@ impl Desk {
                     opcode,
                     payload,
                 } => {
+                    self.catch_up(place, handler, driver);
                     let fragment_bytes = self.shared.limits.fragment_bytes;
                     self.send(place, handler, opcode, payload, fragment_bytes, driver);
                 }
@@ -220,10 +221,11 @@ impl Desk {
                     handler,
                     code,
                     reason,
-                } => match CloseCode::new(code) {
-                    Some(code) => self.close(place, handler, code, reason),
-                    None => self.close(place, handler, CloseCode::NORMAL, reason),
-                },
+                } => {
+                    self.catch_up(place, handler, driver);
+                    let code = CloseCode::new(code).unwrap_or(CloseCode::NORMAL);
+                    self.close(place, handler, code, reason);
+                }
                 Effect::Subscribe { handler, channel } => {
                     // Its connection may have ended since the service asked.
                     let is_open = self.connections.of_handler(handler, place).is_some();
@@ -245,7 +247,16 @@ impl Desk {
     }
 
     /// The connection whose message was handled goes on or ends.
-    pub(super) fn react(&mut self, place: Place, handler: Handler, reaction: Reaction) {
+    pub(super) fn react(
+        &mut self,
+        place: Place,
+        handler: Handler,
+        reaction: Reaction,
+        driver: &mut impl Driver,
+    ) {
+        if !matches!(reaction, Reaction::Continue | Reaction::Later) {
+            self.catch_up(place, handler, driver);
+        }
         match reaction {
             Reaction::Continue => {}
             Reaction::Later => {

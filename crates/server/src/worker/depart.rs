@@ -84,7 +84,7 @@ impl Desk {
                 }
                 let reaction = scripts.disconnect(place, handler, effects);
                 self.apply(place, effects, driver);
-                self.react(place, handler, reaction);
+                self.react(place, handler, reaction, driver);
             }
         }
     }

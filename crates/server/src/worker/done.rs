@@ -45,7 +45,7 @@ impl<D: Driver> Worker<D> {
         if reaction == Reaction::Replaced {
             self.scripts.renew(place);
         }
-        desk.react(place, handler, reaction);
+        desk.react(place, handler, reaction, &mut self.driver);
         if self.scripts.is_half_empty(place) {
             for socket in desk.waiting.remove(&place).unwrap_or_default() {
                 if let Some(connection) = desk.connections.of_socket(socket) {

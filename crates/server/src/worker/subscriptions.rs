@@ -81,6 +81,11 @@ impl Subscriptions {
         }
     }
 
+    /// Whether it has subscribed to anything.
+    pub(crate) fn has(&self, subscriber: Subscriber) -> bool {
+        self.by_handler.contains_key(&subscriber.handler)
+    }
+
     /// All that subscribe to a channel, each as often as it did.
     pub(crate) fn subscribers(&self, channel: u64) -> Vec<Subscriber> {
         let Some(subscribers) = self.by_channel.get(&channel) else {

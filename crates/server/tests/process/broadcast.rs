@@ -270,3 +270,64 @@ fn without_workers_standalone_services_run() {
     stopper.stop();
     server.wait().unwrap();
 }
+
+/// What a callback broadcasts and then sends or closes comes in that order, behind what others had
+/// broadcast before.
+#[test]
+fn a_broadcast_comes_before_what_the_same_callback_does_next() {
+    let server = Folder::new(
+        "[server]\nworkers = 1\n[services.both]\ntarget = '/both'\nprotocol = 'lapps'\n",
+    )
+    .app("both", BOTH)
+    .start();
+    // So many that a broadcast takes more than one turn.
+    let mut others: Vec<_> = (0..300).map(|_| server.connect("/both")).collect();
+    let mut client = server.connect("/both");
+    for client in others.iter_mut().chain([&mut client]) {
+        notify(client, "subscribe");
+        assert_eq!(heard(client), "yours");
+    }
+    for _ in 0..20 {
+        notify(&mut client, "send");
+    }
+    notify(&mut client, "close");
+    for _ in 0..20 {
+        assert_eq!(heard(&mut client), "all");
+        assert_eq!(heard(&mut client), "yours");
+    }
+    assert_eq!(heard(&mut client), "all");
+    assert_eq!(client.receive().code(), 1000);
+    for other in &mut others {
+        for _ in 0..21 {
+            assert_eq!(heard(other), "all");
+        }
+        notify(other, "me");
+        assert_eq!(heard(other), "yours", "nothing came twice");
+    }
+}
+
+const BOTH: &str = r#"
+local both = {}
+local function say(text)
+  local message = nljson.decode('{"cid": 1, "message": []}')
+  message.message[1] = text
+  return message
+end
+function both.onStart() bcast:create(1) end
+function both.onShutdown() end
+function both.onDisconnect(handler) end
+function both.onMessage(handler, kind, message)
+  local method = message.method
+  if method == 'subscribe' then
+    bcast:subscribe(1, handler)
+  elseif method ~= 'me' then
+    bcast:send(1, say('all'))
+  end
+  if method == 'close' then
+    ws:close(handler, 1000)
+    return true
+  end
+  return ws:send(handler, 2, nljson.to_cbor(say('yours')))
+end
+return both
+"#;
