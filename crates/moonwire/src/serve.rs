@@ -123,11 +123,17 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
 fn installation(home: Option<&Path>, overrides: &Overrides) -> Result<Config> {
     let conversion = LappsHome::find(home).convert()?;
     let apps = format!("{}/", conversion.apps.display());
-    if env::var_os(APPS_DIR).is_none_or(|value| value != *apps) {
+    let path = env::var_os(LUA_PATH).unwrap_or_default();
+    let path = path.to_string_lossy();
+    let has_path = path.ends_with(&conversion.module_path);
+    if !has_path || env::var_os(APPS_DIR).is_none_or(|value| value != *apps) {
+        // Without one of its own Lua has its default, which `;;` stands for.
+        let path = if path.is_empty() { ";;" } else { &*path };
         let program = env::current_exe().context("our own program cannot be found")?;
         let error = Command::new(program)
             .args(env::args_os().skip(1))
             .env(APPS_DIR, apps)
+            .env(LUA_PATH, format!("{path}{}", conversion.module_path))
             .exec();
         return Err(error).context("our own program cannot be started again");
     }
@@ -269,6 +275,9 @@ fn app(text: &str) -> Result<(String, PathBuf), String> {
 
 /// Where services of LAppS find that of all services, with a slash behind it.
 const APPS_DIR: &str = "LAPPS_APPS_DIR";
+
+/// Where Lua looks for modules.
+const LUA_PATH: &str = "LUA_PATH";
 
 /// What workers have after the drain timeout for the callbacks of the end, `onShutdown` above all.
 const GRACE: Duration = Duration::from_secs(5);

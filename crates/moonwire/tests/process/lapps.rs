@@ -62,7 +62,11 @@ fn an_installation_is_served_with_its_services() {
 fn services_find_their_folder_in_the_environment() {
     let folder = home();
     let wanted = format!("{}/apps/", folder.path().display());
-    let echo = format!("assert(os.getenv('LAPPS_APPS_DIR') == '{wanted}')\n{ECHO}");
+    let echo = format!(
+        "assert(os.getenv('LAPPS_APPS_DIR') == '{wanted}')\nassert(require('theirs') == 5)\n{ECHO}"
+    );
+    // A module of another service, also of one that does not start.
+    fs::write(folder.path().join("apps/broken/theirs.lua"), "return 5").unwrap();
     fs::write(folder.path().join("apps/echo/echo.lua"), echo).unwrap();
     let mut server = Command::new(env!("CARGO_BIN_EXE_moonwire"));
     server.args(["serve", "--lapps"]).arg(folder.path());

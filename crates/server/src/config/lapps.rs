@@ -32,6 +32,8 @@ pub struct LappsConversion {
     pub remarks: Vec<String>,
     /// The folder of the services, for `LAPPS_APPS_DIR`.
     pub apps: PathBuf,
+    /// What is added to `LUA_PATH`: each service finds the modules of all.
+    pub module_path: String,
 }
 
 impl LappsHome {
@@ -70,7 +72,7 @@ impl LappsHome {
         let serves = ws::convert(&mut ws, &mut root, services::connect(&lapps))?;
         ws.finish();
         let mut lapps = Reader::new(&self.lapps, lapps, &mut remarks);
-        let apps = services::convert(&mut lapps, &self.home, serves, &mut root)?;
+        let (apps, module_path) = services::convert(&mut lapps, &self.home, serves, &mut root)?;
         lapps.finish();
         let toml = toml::to_string_pretty(&root)
             .map_err(|error| ConfigError::new(format!("it cannot be written as TOML: {error}")))?;
@@ -78,6 +80,7 @@ impl LappsHome {
             toml,
             remarks,
             apps,
+            module_path,
         })
     }
 }

@@ -21,13 +21,14 @@ pub(super) fn connect(lapps: &Map<String, serde_json::Value>) -> bool {
     modules.any(|module| module.as_str() == Some(Module::Cws.name()))
 }
 
-/// Writes `[services.NAME]` for each service that can start; where all of them are.
+/// Writes `[services.NAME]` for each service that can start; where all of them
+/// are, and where Lua finds their modules.
 pub(super) fn convert(
     lapps: &mut Reader<'_>,
     home: &Path,
     serves: Serves,
     root: &mut Table,
-) -> Result<PathBuf, ConfigError> {
+) -> Result<(PathBuf, String), ConfigError> {
     let mut directories = lapps.object("directories")?;
     let applications = directories.text("applications")?;
     let apps = home.join(applications.as_deref().unwrap_or("apps"));
@@ -40,7 +41,9 @@ pub(super) fn convert(
     directories.finish();
     let mut services = lapps.object("services")?;
     let mut tables = BTreeMap::new();
+    let mut module_path = String::new();
     for name in services.keys() {
+        module_path.push_str(&format!(";{}/{name}/?.lua", apps.display()));
         let mut service = services.object(&name)?;
         let table = convert_service(&mut service, &apps.join(&name), serves)?;
         service.finish();
@@ -48,15 +51,15 @@ pub(super) fn convert(
             tables.insert(name, table);
         }
     }
-    drop_unknown_depends(&mut services, &mut tables);
     keep_last_of_each_target(&mut services, &mut tables);
+    drop_unknown_depends(&mut services, &mut tables);
     services.finish();
     let tables: Table = tables
         .into_iter()
         .map(|(name, table)| (name, Value::Table(table)))
         .collect();
     root.insert("services".into(), tables.into());
-    Ok(apps)
+    Ok((apps, module_path))
 }
 
 /// None if it does not start, which is remarked.
@@ -180,7 +183,10 @@ fn drop_unknown_depends(services: &mut Reader<'_>, tables: &mut BTreeMap<String,
 /// Of two services with one target LAppS serves the one that was started last.
 fn keep_last_of_each_target(services: &mut Reader<'_>, tables: &mut BTreeMap<String, Table>) {
     let mut owners: BTreeMap<String, String> = BTreeMap::new();
-    for (name, table) in &*tables {
+    let starts = |table: &Table| !table.contains_key("auto_start");
+    // Those that only others start come first: they give way to those that start by themselves.
+    let (first, last): (Vec<_>, Vec<_>) = tables.iter().partition(|(_, table)| !starts(table));
+    for (name, table) in first.into_iter().chain(last) {
         if let Some(target) = table.get("target").and_then(Value::as_str)
             && let Some(before) = owners.insert(target.to_owned(), name.clone())
         {
@@ -196,7 +202,7 @@ fn keep_last_of_each_target(services: &mut Reader<'_>, tables: &mut BTreeMap<Str
 }
 
 /// Modules with functions that wait.
-const BLOCKING: [&str; 3] = ["cws", "mqr", "nap"];
+const BLOCKING: [&str; 4] = ["cws", "mqr", "nap", "pam_auth"];
 
 const REACTIVE: [&str; 6] = [
     "acl",

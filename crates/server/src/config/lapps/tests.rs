@@ -228,3 +228,31 @@ fn variables_say_where_the_files_are() {
     let asked = LappsHome::with(Some(Path::new("/here")), variables);
     assert_eq!(asked.home, Path::new("/here"));
 }
+
+/// Who starts by itself has the target, and nobody waits for who does not start.
+#[test]
+fn of_two_services_with_one_target_the_one_that_starts_has_it() {
+    let service = |keys: &str| {
+        format!(r#"{{"request_target": "/echo", "protocol": "raw", "instances": 1{keys}}}"#)
+    };
+    let lapps = format!(
+        r#"{{"services": {{"a": {}, "b": {}, "c": {}, "d": {}}}}}"#,
+        service(""),
+        service(""),
+        service(r#", "auto_start": false"#),
+        r#"{"standalone": true, "instances": 1, "depends": ["a"]}"#
+    );
+    let conversion = convert(&home(Some(WS), Some(&lapps))).unwrap();
+    let table: toml::Table = conversion.toml.parse().unwrap();
+    let services = table["services"].as_table().unwrap();
+    let names: Vec<&String> = services.keys().collect();
+    assert_eq!(names, ["b", "d"], "{:?}", conversion.remarks);
+    let remarks = conversion.remarks.join("\n");
+    for part in [
+        "`a` has the target of `b`",
+        "`c` has the target of `a`",
+        "`d` depends on `a`",
+    ] {
+        assert!(remarks.contains(part), "{part}: {remarks}");
+    }
+}
