@@ -13,6 +13,7 @@ use std::sync::OnceLock;
 use mlua::{Lua, LuaString, Table};
 
 use crate::modules::run_prelude;
+use crate::watchdog;
 
 /// The module. The thread of the instance waits until PAM has decided.
 pub(crate) fn module(lua: &Lua) -> mlua::Result<Table> {
@@ -38,11 +39,9 @@ fn table(lua: &Lua, folder: Option<CString>) -> mlua::Result<Table> {
                 return Ok(None);
             };
             let credentials = Credentials { user, password };
-            Ok(Some(library.login(
-                folder.as_deref(),
-                &service,
-                &credentials,
-            )))
+            // PAM makes whoever is wrong wait for some seconds.
+            let login = || library.login(folder.as_deref(), &service, &credentials);
+            Ok(Some(watchdog::outside(login)))
         },
     )?;
     run_prelude(lua, include_str!("../prelude/pam_auth.lua"), login)
