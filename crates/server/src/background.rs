@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
-use std::thread::{Builder, JoinHandle};
+use std::thread::{self, Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
 use moonwire_lua::{Broadcasts, LoadOptions, ScriptError, ServiceSource, Standalone};
 use tracing::info;
@@ -58,9 +59,18 @@ impl Background {
         Ok(())
     }
 
-    /// Waits until all have ended.
-    pub(crate) fn join(self) {
+    /// Waits until all have ended, or that long.
+    pub(crate) fn join(self, patience: Option<Duration>) {
+        let until = patience.map(|patience| Instant::now() + patience);
         for thread in self.threads {
+            while let Some(until) = until
+                && !thread.is_finished()
+            {
+                if Instant::now() >= until {
+                    return;
+                }
+                thread::sleep(LOOK_AGAIN);
+            }
             // Its panic has been printed, and it served nobody.
             let _ = thread.join();
         }
@@ -171,3 +181,6 @@ impl Broadcasts for Nowhere {
 
 /// What Linux shows of the name of a thread.
 const THREAD_NAME_MAX: usize = 15;
+
+/// How often threads that may not end are looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);

@@ -171,10 +171,15 @@ impl Server {
         if self.shared.workers() > 0 {
             self.shared.stop();
         }
-        self.background.join();
+        // A service that does not end must not keep a server that serves nobody.
+        let patience = result.is_err().then_some(DEFECT_PATIENCE);
+        self.background.join(patience);
         result.map(|()| metrics::table(&self.shared.stats))
     }
 }
+
+/// How long standalone services have to end once a worker has failed.
+const DEFECT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Lets the workers begin once all are ready. Those that wait for a start that does not come end by
 /// themselves.

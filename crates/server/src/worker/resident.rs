@@ -1,5 +1,7 @@
 //! An instance of a service, and its successor once it has used up its memory.
 
+use std::time::{Duration, Instant};
+
 use moonwire_lua::{
     Effects, Handler, Instance, LoadOptions, Opcode, Outcome, Refusal, ScriptError, ServiceSource,
 };
@@ -9,6 +11,8 @@ use tracing::{error, warn};
 pub(super) struct Resident {
     /// None if it could not be replaced.
     instance: Option<Instance>,
+    /// When that is to be tried again.
+    retry_at: Instant,
     source: ServiceSource,
     options: LoadOptions,
 }
@@ -36,6 +40,7 @@ impl Resident {
     pub(super) fn start(source: ServiceSource, options: LoadOptions) -> Result<Self, ScriptError> {
         Ok(Self {
             instance: Some(start(&source, &options)?),
+            retry_at: Instant::now(),
             source,
             options,
         })
@@ -49,6 +54,9 @@ impl Resident {
         payload: &[u8],
         effects: &mut Effects,
     ) -> Reaction {
+        if self.instance.is_none() && Instant::now() >= self.retry_at {
+            self.replace();
+        }
         let Some(instance) = &mut self.instance else {
             return Reaction::Failed;
         };
@@ -87,6 +95,11 @@ impl Resident {
         }
         // Its memory goes first.
         self.instance = None;
+        self.replace();
+        Reaction::Replaced
+    }
+
+    fn replace(&mut self) {
         match start(&self.source, &self.options) {
             Ok(instance) => {
                 self.instance = Some(instance);
@@ -95,9 +108,11 @@ impl Resident {
                     "the instance was replaced and its connections are closed"
                 );
             }
-            Err(failure) => log_failure(&failure, None),
+            Err(failure) => {
+                log_failure(&failure, None);
+                self.retry_at = Instant::now() + RETRY_PAUSE;
+            }
         }
-        Reaction::Replaced
     }
 }
 
@@ -113,3 +128,6 @@ pub(crate) fn log_failure(failure: &ScriptError, handler: Option<Handler>) {
     let handler = handler.map(Handler::as_u64);
     error!(handler, "{}", failure.log_lines());
 }
+
+/// An instance that could not be started is tried again with a message, but not with each.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);

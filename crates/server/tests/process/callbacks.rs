@@ -1,5 +1,7 @@
 //! Callbacks that take long: what is stopped, and what others feel of those that may go on.
 
+use std::time::{Duration, Instant};
+
 use crate::client::{CLOSE, Client, TEXT};
 use crate::fixture::{EXECUTIONS, Folder};
 
@@ -186,6 +188,32 @@ fn a_new_instance_gets_nothing_of_those_whose_connections_were_given_up() {
     assert_eq!(next.ask("count").text(), "1 messages, 0 ends");
 }
 
+/// A start that fails once, as a connection to a database may, is not the end of the service.
+#[test]
+fn an_instance_that_could_not_be_replaced_is_tried_again() {
+    for execution in EXECUTIONS {
+        let server = Folder::new(&format!(
+            "[server]\nworkers = 1\n[services.fickle]\ntarget = '/fickle'\n\
+             memory_bytes_max = 8388608\ninstances = 1\n{execution}"
+        ))
+        .app("fickle", FICKLE)
+        .start();
+        let mut first = server.connect("/fickle");
+        first.send(TEXT, b"hoard");
+        assert_eq!(first.receive().code(), 1011);
+        let begin = Instant::now();
+        loop {
+            let mut next = server.connect("/fickle");
+            let answer = next.ask("start");
+            if answer.opcode == TEXT {
+                assert_eq!(answer.text(), "3");
+                break;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(30), "it stays broken");
+        }
+    }
+}
+
 /// A service that sleeps for an hour does not keep the server.
 #[test]
 fn the_order_to_stop_ends_a_sleep() {
@@ -228,6 +256,31 @@ function busy.onMessage(handler, opcode, message)
   return ws:send(handler, opcode, message)
 end
 return busy
+";
+
+/// Its second start fails.
+const FICKLE: &str = "
+local fickle, starts = {}, 0
+function fickle.onStart()
+  local place = debug.getinfo(1).source:sub(2) .. '.starts'
+  for _ in io.lines(place) do starts = starts + 1 end
+  starts = starts + 1
+  local file = io.open(place, 'a')
+  file:write('start\\n')
+  file:close()
+  if starts == 2 then error('not yet') end
+end
+function fickle.onShutdown() end
+function fickle.onDisconnect(handler) end
+function fickle.onMessage(handler, opcode, message)
+  if message == 'hoard' then
+    local t = {}
+    for i = 1, 1e9 do t[i] = ('x'):rep(1000) .. i end
+  end
+  return ws:send(handler, opcode, tostring(starts))
+end
+io.open(debug.getinfo(1).source:sub(2) .. '.starts', 'a'):close()
+return fickle
 ";
 
 /// The sleep lets the others come in behind it.
