@@ -49,7 +49,7 @@ impl Site<'_> {
                 return Ok(());
             }
         };
-        let name = bout.name();
+        let (name, before) = (bout.name(), cells.len());
         observer(&DoublingEvent::BoutStarted { name: &name });
         for step in steps {
             if self.stop.load(Ordering::Relaxed) {
@@ -61,7 +61,7 @@ impl Site<'_> {
             observer(&DoublingEvent::CellEnded { place, cell: &cell });
             cells.push(cell);
         }
-        self.stop_server(bout, &server, cells)
+        self.stop_server(bout, &server, &mut cells[before..])
     }
 
     /// Starts the contestant with its files in a folder of this turn.
