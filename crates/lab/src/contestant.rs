@@ -1,56 +1,32 @@
 //! Who takes part in a contest: a description, and the small programs and configurations that
-//! belong to it, in a folder of `lab/contestants` that is part of this program.
+//! belong to it, in a folder of their own.
 
+mod certificate;
 mod file;
+mod roster;
+mod running;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+pub(crate) use self::certificate::{paths as certificate_paths, write as write_certificate};
 use self::file::{ContestantFile, Endpoint, Kind, Variant};
+pub use self::roster::Roster;
+pub(crate) use self::running::{RunningContestant, StartError};
 use crate::link::LinkEnd;
-use crate::process::ChildSpec;
-
-/// The folders of `lab/contestants`, as they were when this was built.
-const SHIPPED: &[Folder] = &[
-    Folder {
-        id: "moonwire",
-        description: include_str!("../../../lab/contestants/moonwire/contestant.toml"),
-        files: &[
-            (
-                "plain.toml",
-                include_str!("../../../lab/contestants/moonwire/plain.toml"),
-            ),
-            (
-                "tls.toml",
-                include_str!("../../../lab/contestants/moonwire/tls.toml"),
-            ),
-        ],
-    },
-    Folder {
-        id: "uwebsockets-js",
-        description: include_str!("../../../lab/contestants/uwebsockets-js/contestant.toml"),
-        files: &[(
-            "server.js",
-            include_str!("../../../lab/contestants/uwebsockets-js/server.js"),
-        )],
-    },
-];
-
-struct Folder {
-    id: &'static str,
-    description: &'static str,
-    files: &'static [(&'static str, &'static str)],
-}
+use crate::process::{ChildSpec, Ready};
 
 /// A contestant in one of its variants.
 #[derive(Debug, Clone)]
 pub struct Contestant {
-    id: &'static str,
+    id: String,
     file: ContestantFile,
-    files: &'static [(&'static str, &'static str)],
+    /// Its programs and configurations: names and contents.
+    files: Vec<(String, String)>,
     variant: Variant,
 }
 
@@ -74,49 +50,6 @@ pub(crate) struct Surroundings {
 }
 
 impl Contestant {
-    /// All variants of all contestants.
-    pub fn all() -> Vec<Self> {
-        SHIPPED.iter().flat_map(Self::variants).collect()
-    }
-
-    /// Those that the names choose: `ID` means all variants, `ID/VARIANT` one. The error is a
-    /// sentence.
-    pub fn select(names: &[String]) -> Result<Vec<Self>, String> {
-        let all = Self::all();
-        let mut chosen: Vec<Self> = Vec::new();
-        for name in names {
-            let before = chosen.len();
-            for one in &all {
-                let is_meant = *name == one.id || *name == one.name();
-                if is_meant && chosen.iter().all(|other| other.name() != one.name()) {
-                    chosen.push(one.clone());
-                }
-            }
-            if chosen.len() == before {
-                let known: Vec<String> = all.iter().map(Self::name).collect();
-                return Err(format!(
-                    "there is no contestant '{name}' that is not named already; there are {}, and \
-                     a name without its variant means all of them",
-                    known.join(", ")
-                ));
-            }
-        }
-        Ok(chosen)
-    }
-
-    fn variants(folder: &Folder) -> Vec<Self> {
-        let file: ContestantFile = toml::from_str(folder.description)
-            .expect("the descriptions are part of the program and tested");
-        let variants = file.variants.clone();
-        let one = |variant| Self {
-            id: folder.id,
-            file: file.clone(),
-            files: folder.files,
-            variant,
-        };
-        variants.into_iter().map(one).collect()
-    }
-
     /// `ID/VARIANT`.
     pub fn name(&self) -> String {
         format!("{}/{}", self.id, self.variant.name)
@@ -156,15 +89,15 @@ impl Contestant {
     }
 
     /// Its programs and configurations: names and contents.
-    pub(crate) fn files(&self, around: &Surroundings) -> Vec<(&'static str, String)> {
-        let content = |name: &str, text: &str| match self.file.templates.iter().any(|it| it == name)
-        {
+    pub(crate) fn files(&self, around: &Surroundings) -> Vec<(&str, String)> {
+        let is_template = |name: &str| self.file.templates.iter().any(|it| it == name);
+        let content = |name: &str, text: &str| match is_template(name) {
             true => self.fill(text, around),
             false => text.to_owned(),
         };
         let files = self.files.iter();
         files
-            .map(|(name, text)| (*name, content(name, text)))
+            .map(|(name, text)| (name.as_str(), content(name, text)))
             .collect()
     }
 
@@ -179,7 +112,10 @@ impl Contestant {
             env: env.collect(),
             cpus: cpus.to_vec(),
             at: LinkEnd::default(),
-            ready: self.file.ready.clone(),
+            ready: match &self.file.ready {
+                Some(text) => Ready::Line(text.clone()),
+                None => Ready::Port((Ipv4Addr::LOCALHOST, around.port).into()),
+            },
             ready_timeout: READY_TIMEOUT,
         }
     }
@@ -204,7 +140,7 @@ impl Contestant {
     /// others.
     fn fill(&self, text: &str, around: &Surroundings) -> String {
         let path = |path: &Path| path.display().to_string();
-        let modules = around.peers.join("contestants").join(self.id);
+        let modules = around.peers.join("contestants").join(&self.id);
         let common = BTreeMap::from([
             ("moonwire", path(&around.program)),
             ("modules", path(&modules.join("node_modules"))),
@@ -246,12 +182,12 @@ mod tests {
 
     fn select(names: &[&str]) -> Result<Vec<Contestant>, String> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        Contestant::select(&names)
+        Roster::load(None).unwrap().select(&names)
     }
 
     #[test]
     fn every_template_is_filled_and_every_file_is_there() {
-        for contestant in Contestant::all() {
+        for contestant in Roster::load(None).unwrap().contestants() {
             for tls in [false, true] {
                 let child = contestant.child(tls, &around(), &[1]);
                 let url = contestant.url(tls, &around());
@@ -294,15 +230,6 @@ mod tests {
         };
         assert_eq!(threads("uwebsockets-js/1-thread"), "1");
         assert_eq!(threads("uwebsockets-js/n-threads"), "8");
-    }
-
-    #[test]
-    fn a_wrong_name_says_which_are_right() {
-        let sentence = select(&["moonwire", "nginx"]).unwrap_err();
-        for part in ["'nginx'", "uwebsockets-js/1-thread", "without its variant"] {
-            assert!(sentence.contains(part), "{sentence}");
-        }
-        assert!(select(&["moonwire", "moonwire"]).is_err());
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //! run, one after the other in each round.
 
 mod bout;
-mod certificate;
 mod plan;
 
 use std::collections::BTreeMap;
@@ -20,15 +19,15 @@ use self::plan::Mode;
 use crate::bench::BenchError;
 use crate::bench::folder::ResultFolder;
 use crate::bench::plan::{Cores, core_list};
-use crate::contestant::{Contestant, Surroundings};
+use crate::contestant::{Contestant, Surroundings, certificate_paths, write_certificate};
 use crate::environment;
 use crate::process::ProcessError;
 
 /// What to run.
 #[derive(Debug, Clone)]
 pub struct DoublingSpec {
-    /// `ID` or `ID/VARIANT`, in the order in which they take their turns.
-    pub contestants: Vec<String>,
+    /// In the order in which they take their turns.
+    pub contestants: Vec<Contestant>,
     /// Clients; empty takes the number that each variant was published with.
     pub connections: Vec<u32>,
     /// Rounds, each with every contestant.
@@ -105,7 +104,7 @@ pub type DoublingObserver<'a> = dyn FnMut(&DoublingEvent<'_>) + 'a;
 /// Why there is no result. Displays as one sentence.
 #[derive(Debug)]
 pub enum DoublingError {
-    /// A name that is none, or a contestant that is not installed.
+    /// A contestant is not installed.
     Contestant(String),
     /// It cannot be run as asked.
     Scenario(ScenarioError),
@@ -142,15 +141,14 @@ pub fn payload_doubling(
     observer: &mut DoublingObserver<'_>,
 ) -> Result<DoublingOutcome, DoublingError> {
     let started = Instant::now();
-    let contestants = Contestant::select(&spec.contestants).map_err(DoublingError::Contestant)?;
-    let bouts = plan::bouts(spec, &contestants)?;
+    let bouts = plan::bouts(spec)?;
     let steps = plan::steps(spec.messages, spec.fixed);
     let mode = Mode::of(spec);
     let folder = ResultFolder::create(spec.out.as_deref(), mode.name())?;
     let cores = Cores::of_this_process();
     let around = surroundings(spec, &folder);
-    let versions = versions(&contestants, &around)?;
-    certificate::write(&around.certificate, &around.key)?;
+    let versions = versions(&spec.contestants, &around)?;
+    write_certificate(&around.certificate, &around.key).map_err(DoublingError::Output)?;
     let mut run = Run {
         name: mode.name().to_owned(),
         environment: describe(spec, mode, &cores, versions),
@@ -193,7 +191,7 @@ pub fn payload_doubling(
 /// Where everything is that the contestants are started with.
 fn surroundings(spec: &DoublingSpec, folder: &ResultFolder) -> Surroundings {
     let folder = std::path::absolute(folder.path()).unwrap_or_else(|_| folder.path().to_owned());
-    let (certificate, key) = certificate::paths(&folder);
+    let (certificate, key) = certificate_paths(&folder);
     Surroundings {
         program: spec.program.clone(),
         peers: spec.peers.clone(),

@@ -4,6 +4,7 @@
 //! progress goes out as events, results as `moonwire_report` values.
 
 mod bench;
+mod check;
 mod contestant;
 mod doubling;
 mod environment;
@@ -19,7 +20,8 @@ mod scheduling;
 pub use crate::bench::{
     BenchEnding, BenchError, BenchEvent, BenchObserver, BenchOutcome, BenchSpec, Place, bench,
 };
-pub use crate::contestant::Contestant;
+pub use crate::check::{Check, check_contestant};
+pub use crate::contestant::{Contestant, Roster};
 pub use crate::doubling::{
     DoublingError, DoublingEvent, DoublingObserver, DoublingOutcome, DoublingSpec,
     Place as CellPlace, payload_doubling, peers_folder,
@@ -31,5 +33,5 @@ pub use crate::link::{
 };
 pub use crate::local_server::LocalServer;
 pub use crate::process::inherited::keep_inherited_files;
-pub use crate::process::{ChildProcess, ChildSpec, Exit, ProcessError};
+pub use crate::process::{ChildProcess, ChildSpec, Exit, ProcessError, Ready};
 pub use crate::sampling::{RareSample, Sample, Sampler, Series, TimedSample};

@@ -10,6 +10,7 @@ mod spawn;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Child;
@@ -34,10 +35,19 @@ pub struct ChildSpec {
     pub cpus: Vec<usize>,
     /// The end of a link it lives at.
     pub at: LinkEnd,
-    /// A line of its standard output or error that contains this text says that it is ready.
-    pub ready: String,
+    /// What says that it is ready.
+    pub ready: Ready,
     /// How long that may take.
     pub ready_timeout: Duration,
+}
+
+/// What says that a child is ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ready {
+    /// A line of its standard output or error that contains this text.
+    Line(String),
+    /// Somebody listens there.
+    Port(SocketAddr),
 }
 
 /// A running child. Dropping it kills its whole process group.
@@ -75,12 +85,21 @@ impl ChildProcess {
             shared,
         };
         loop {
-            match events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let wait = match &spec.ready {
+                Ready::Line(_) => left,
+                Ready::Port(_) => left.min(PORT_PERIOD),
+            };
+            match events.recv_timeout(wait) {
                 Ok(News::Ready(line)) => {
                     child.ready_line = line;
                     return Ok(child);
                 }
                 Ok(News::Started(_)) => {}
+                Err(mpsc::RecvTimeoutError::Timeout) if spec.ready.is_listening() => {
+                    return Ok(child);
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     child.stop(Duration::ZERO);
                     let output = child.output_tail();
@@ -106,7 +125,7 @@ impl ChildProcess {
         self.pid.as_raw_nonzero().get()
     }
 
-    /// The line by which it said that it was ready.
+    /// The line by which it said that it was ready, if it was to say so.
     pub fn ready_line(&self) -> &str {
         &self.ready_line
     }
@@ -153,6 +172,15 @@ impl ChildProcess {
         if exit.is_none() {
             // It may have ended by itself this moment; there is nothing left to do then.
             let _ = send(self.pid);
+        }
+    }
+}
+
+impl Ready {
+    fn is_listening(&self) -> bool {
+        match self {
+            Self::Line(_) => false,
+            Self::Port(address) => TcpStream::connect_timeout(address, PORT_PERIOD).is_ok(),
         }
     }
 }
@@ -250,6 +278,8 @@ enum News {
     Ready(String),
 }
 
+/// How often a port is tried.
+const PORT_PERIOD: Duration = Duration::from_millis(20);
 /// How long to wait for the last output of a child that has ended: a grandchild that left the
 /// process group may hold the pipe open for ever.
 const LEFTOVERS_WAIT: Duration = Duration::from_millis(300);
@@ -304,7 +334,7 @@ fn read_output(
         std::thread::spawn(move || {
             let _alive = alive;
             output::for_each_line(stream, |line| {
-                if line.contains(&ready) {
+                if matches!(&ready, Ready::Line(text) if line.contains(text)) {
                     let _ = news.send(News::Ready(line.to_owned()));
                 }
                 shared.tail.push(line);
@@ -316,6 +346,8 @@ fn read_output(
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     fn shell(script: &str) -> ChildSpec {
@@ -325,7 +357,7 @@ mod tests {
             env: Vec::new(),
             cpus: Vec::new(),
             at: LinkEnd::default(),
-            ready: "ready".to_owned(),
+            ready: Ready::Line("ready".to_owned()),
             ready_timeout: Duration::from_secs(20),
         }
     }
@@ -415,6 +447,23 @@ mod tests {
         let pid = child.pid();
         drop(child);
         assert!(!is_alive(pid));
+    }
+
+    #[test]
+    fn a_child_that_says_nothing_is_ready_when_it_listens() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let spec = ChildSpec {
+            ready: Ready::Port(listener.local_addr().unwrap()),
+            ..shell("exec sleep 600")
+        };
+        assert!(ChildProcess::start(&spec).is_ok());
+        drop(listener);
+        let spec = ChildSpec {
+            ready_timeout: Duration::from_millis(100),
+            ..spec
+        };
+        let error = ChildProcess::start(&spec).unwrap_err();
+        assert!(matches!(error, ProcessError::NotReady { .. }), "{error}");
     }
 
     #[test]

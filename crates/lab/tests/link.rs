@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use moonwire_lab::{ChildProcess, ChildSpec, Link, LinkError, LinkKind, LinkSpec};
+use moonwire_lab::{ChildProcess, ChildSpec, Link, LinkError, LinkKind, LinkSpec, Ready};
 
 const DELAY: Duration = Duration::from_millis(20);
 
@@ -183,7 +183,7 @@ fn a_child_at_the_servers_end_sees_that_end_only() {
         env: Vec::new(),
         cpus: Vec::new(),
         at: link.server_end(),
-        ready: "ready".to_owned(),
+        ready: Ready::Line("ready".to_owned()),
         ready_timeout: Duration::from_secs(20),
     })
     .unwrap();

@@ -16,7 +16,7 @@ use super::{BenchError, BenchEvent, BenchObserver, BenchSpec, Place};
 use crate::idle_poll::IdlePoll;
 use crate::link::{IdleExchange, Link, LinkError, LinkStats};
 use crate::local_server::LocalServer;
-use crate::process::{ChildProcess, ChildSpec, ProcessError};
+use crate::process::{ChildProcess, ChildSpec, ProcessError, Ready};
 use crate::sampling::{Sampler, Series};
 
 /// What all cells share.
@@ -303,7 +303,7 @@ fn start_server(site: &Site<'_>, key: &str) -> Result<ServerChild, BenchError> {
         env: Vec::new(),
         cpus: site.cores.server.clone(),
         at: site.link.server_end(),
-        ready: READY.to_owned(),
+        ready: Ready::Line(READY.to_owned()),
         ready_timeout: READY_TIMEOUT,
     });
     let process = process.map_err(BenchError::Server)?;

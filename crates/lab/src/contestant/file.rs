@@ -18,8 +18,9 @@ pub(super) struct ContestantFile {
     /// Files of its folder in which names in braces are replaced; others are taken as they are.
     #[serde(default)]
     pub(super) templates: Vec<String>,
-    /// A line of its output that contains this says that it can be connected to.
-    pub(super) ready: String,
+    /// A line of its output that contains this says that it can be connected to; without it
+    /// somebody listens on its port then.
+    pub(super) ready: Option<String>,
     /// Added to its environment.
     #[serde(default)]
     pub(super) env: BTreeMap<String, String>,
@@ -29,6 +30,21 @@ pub(super) struct ContestantFile {
     pub(super) tls: Endpoint,
     /// At least one.
     pub(super) variants: Vec<Variant>,
+}
+
+impl ContestantFile {
+    /// What no type says. The error is a clause.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.variants.is_empty() {
+            return Err("it needs one of [[variants]] at least".into());
+        }
+        for endpoint in [&self.plain, &self.tls] {
+            if endpoint.start.is_empty() {
+                return Err("`start` needs a program".into());
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What a contestant is.

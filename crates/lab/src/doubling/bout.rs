@@ -1,6 +1,5 @@
 //! One contestant's turn: its server is started, loaded with every size, watched and stopped.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -8,13 +7,11 @@ use std::time::{Duration, Instant};
 use moonwire_load::{Control, Progress};
 use moonwire_report::{Cell, Server, Verdict};
 
-use super::certificate::save;
 use super::plan::{self, Bout, Generator, Mode, Step};
 use super::{DoublingError, DoublingEvent, DoublingObserver, Place};
 use crate::bench::merge::{self, Phases};
 use crate::bench::plan::{Cores, core_list};
-use crate::contestant::Surroundings;
-use crate::process::{ChildProcess, ProcessError};
+use crate::contestant::{RunningContestant, StartError, Surroundings};
 use crate::sampling::Sampler;
 
 /// What all turns share.
@@ -37,12 +34,13 @@ impl Site<'_> {
         cells: &mut Vec<Cell>,
         observer: &mut DoublingObserver<'_>,
     ) -> Result<(), DoublingError> {
-        let server = match self.start(bout)? {
+        let server = match self.start(bout) {
             Ok(server) => server,
-            Err(error) if cells.is_empty() => {
+            Err(StartError::Files(sentence)) => return Err(DoublingError::Output(sentence)),
+            Err(StartError::Process(error)) if cells.is_empty() => {
                 return Err(DoublingError::Server(bout.contestant.name(), error));
             }
-            Err(error) => {
+            Err(StartError::Process(error)) => {
                 for step in steps {
                     cells.push(self.missing(bout, *step, &error.to_string()));
                 }
@@ -61,33 +59,17 @@ impl Site<'_> {
             observer(&DoublingEvent::CellEnded { place, cell: &cell });
             cells.push(cell);
         }
-        self.stop_server(bout, &server, &mut cells[before..])
+        stop(bout, server, &mut cells[before..])
     }
 
     /// Starts the contestant with its files in a folder of this turn.
-    fn start(&self, bout: &Bout) -> Result<Result<Started, ProcessError>, DoublingError> {
+    fn start(&self, bout: &Bout) -> Result<RunningContestant, StartError> {
         let scheme = if bout.tls { "wss" } else { "ws" };
         let (contestant, clients) = (bout.contestant.file_name(), bout.connections);
         let name = format!("{contestant}_{scheme}_c{clients}_round{}", bout.round);
-        let mut around = self.around.clone();
-        around.folder = around.folder.join("cells").join(name);
-        std::fs::create_dir_all(&around.folder).map_err(|error| {
-            let path = around.folder.display();
-            DoublingError::Output(format!("{path} cannot be made: {error}"))
-        })?;
-        around.port = match free_port() {
-            Ok(port) => port,
-            Err(error) => return Ok(Err(ProcessError::Start(error))),
-        };
-        for (file, text) in bout.contestant.files(&around) {
-            save(&around.folder.join(file), &text)?;
-        }
-        let spec = bout.contestant.child(bout.tls, &around, &self.cores.server);
-        Ok(ChildProcess::start(&spec).map(|process| Started {
-            url: bout.contestant.url(bout.tls, &around),
-            process,
-            around,
-        }))
+        let folder = self.around.folder.join("cells").join(name);
+        let cpus = &self.cores.server;
+        RunningContestant::start(&bout.contestant, bout.tls, &self.around, folder, cpus)
     }
 
     /// Loads the server with the messages of one size.
@@ -95,7 +77,7 @@ impl Site<'_> {
         &self,
         bout: &Bout,
         step: Step,
-        server: &Started,
+        server: &RunningContestant,
         place: &Place,
         observer: &mut DoublingObserver<'_>,
     ) -> Result<Cell, DoublingError> {
@@ -105,9 +87,9 @@ impl Site<'_> {
             authority: bout.tls.then(|| self.around.certificate.clone()),
             seed: self.seed,
         };
-        let scenario = plan::scenario(self.mode, step, &server.url, &generator)
+        let scenario = plan::scenario(self.mode, step, server.url(), &generator)
             .map_err(DoublingError::Scenario)?;
-        let sampler = Sampler::start(server.process.pid(), SAMPLING_PERIOD);
+        let sampler = Sampler::start(server.pid(), SAMPLING_PERIOD);
         let mut phases = Phases::default();
         let mut on_progress = |progress: &Progress| {
             phases.note(progress.phase, Instant::now());
@@ -127,7 +109,7 @@ impl Site<'_> {
         cell.contest = Some(bout.contest(self.mode, step));
         let description = Server {
             name: bout.contestant.name(),
-            urls: vec![server.url.clone()],
+            urls: vec![server.url().to_owned()],
             cores: core_list(&self.cores.server),
             died: server.death(&cell),
             ..Server::default()
@@ -149,64 +131,17 @@ impl Site<'_> {
         cell.assessment.add(Verdict::Invalid, reason);
         cell
     }
+}
 
-    fn stop_server(
-        &self,
-        bout: &Bout,
-        server: &Started,
-        cells: &mut [Cell],
-    ) -> Result<(), DoublingError> {
-        let had_ended = server.process.exit().is_some();
-        let exit = server.process.stop(STOP_GRACE);
-        // Node ends by the signal; a server that had to be killed is another matter.
-        let is_killed = exit.signal == Some(SIGKILL);
-        if let Some(cell) = cells.last_mut().filter(|_| is_killed && !had_ended) {
-            let name = bout.contestant.name();
-            let reason = format!("{name} did not end when it was asked to and was killed");
-            cell.assessment.add(Verdict::Suspect, reason);
-        }
-        let said = server.process.output_tail().join("\n") + "\n";
-        save(&server.around.folder.join("server.log"), &said)
+/// Its last cell says if it had to be killed.
+fn stop(bout: &Bout, server: RunningContestant, cells: &mut [Cell]) -> Result<(), DoublingError> {
+    let is_killed = server.stop().map_err(DoublingError::Output)?;
+    if let Some(cell) = cells.last_mut().filter(|_| is_killed) {
+        let name = bout.contestant.name();
+        let reason = format!("{name} did not end when it was asked to and was killed");
+        cell.assessment.add(Verdict::Suspect, reason);
     }
-}
-
-/// A server under load. Dropping it kills it.
-struct Started {
-    process: ChildProcess,
-    url: String,
-    around: Surroundings,
-}
-
-impl Started {
-    /// How the server ended, if it has.
-    fn death(&self, cell: &Cell) -> Option<String> {
-        // Its end may be seen by the generator a moment before it is seen here.
-        let in_trouble = cell.ended_early.is_some() || !cell.errors.is_empty();
-        let patience = if in_trouble {
-            EXIT_PATIENCE
-        } else {
-            Duration::ZERO
-        };
-        let exit = self.process.wait_until(Instant::now() + patience)?;
-        let said = self.process.output_tail();
-        let last = said
-            .last()
-            .map_or_else(String::new, |line| format!("; it said: {line}"));
-        Some(format!(
-            "the server process ended during the run ({exit}){last}"
-        ))
-    }
-}
-
-/// A port nobody listens on.
-fn free_port() -> std::io::Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    Ok(listener.local_addr()?.port())
+    Ok(())
 }
 
 const SAMPLING_PERIOD: Duration = Duration::from_millis(100);
-/// Longer than moonwire's own drain timeout, so that it can end by itself.
-const STOP_GRACE: Duration = Duration::from_secs(15);
-/// How long the end of a server that seems to have died is waited for.
-const EXIT_PATIENCE: Duration = Duration::from_millis(500);
-const SIGKILL: i32 = 9;

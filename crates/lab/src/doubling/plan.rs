@@ -116,14 +116,11 @@ impl Bout {
 
 /// All turns: the contestants follow each other within a round, so that what changes on the
 /// machine meets all of them.
-pub(super) fn bouts(
-    spec: &DoublingSpec,
-    contestants: &[Contestant],
-) -> Result<Vec<Bout>, DoublingError> {
+pub(super) fn bouts(spec: &DoublingSpec) -> Result<Vec<Bout>, DoublingError> {
     let mut bouts = Vec::new();
     for round in 1..=spec.rounds {
         for &tls in &spec.tls {
-            for contestant in contestants {
+            for contestant in &spec.contestants {
                 for connections in connections(spec, contestant) {
                     bouts.push(Bout {
                         contestant: contestant.clone(),
@@ -207,10 +204,16 @@ const CONNECTIONS: u32 = 120;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contestant::Roster;
+
+    fn select(names: &[&str]) -> Vec<Contestant> {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        Roster::load(None).unwrap().select(&names).unwrap()
+    }
 
     fn spec() -> DoublingSpec {
         DoublingSpec {
-            contestants: vec!["moonwire/weight-0.5".into(), "uwebsockets-js".into()],
+            contestants: select(&["moonwire/weight-0.5", "uwebsockets-js"]),
             connections: Vec::new(),
             rounds: 2,
             messages: 40_000,
@@ -226,8 +229,7 @@ mod tests {
     }
 
     fn names(spec: &DoublingSpec) -> Vec<String> {
-        let contestants = Contestant::select(&spec.contestants).unwrap();
-        let bouts = bouts(spec, &contestants).unwrap();
+        let bouts = bouts(spec).unwrap();
         bouts.iter().map(Bout::name).collect()
     }
 
@@ -277,7 +279,7 @@ mod tests {
     #[test]
     fn clients_are_as_published_unless_given() {
         let published = DoublingSpec {
-            contestants: vec!["moonwire".into()],
+            contestants: select(&["moonwire"]),
             rounds: 1,
             ..spec()
         };
@@ -290,7 +292,7 @@ mod tests {
             ["120 clients", "120 clients", "96 clients", "96 clients"]
         );
         let given = DoublingSpec {
-            contestants: vec!["moonwire/weight-0.8".into()],
+            contestants: select(&["moonwire/weight-0.8"]),
             connections: vec![4, 8],
             ..published
         };
@@ -299,8 +301,7 @@ mod tests {
             connections: vec![0],
             ..given
         };
-        let contestants = Contestant::select(&none.contestants).unwrap();
-        let sentence = bouts(&none, &contestants).unwrap_err().to_string();
+        let sentence = bouts(&none).unwrap_err().to_string();
         assert!(sentence.contains("at least 1 connection"), "{sentence}");
     }
 

@@ -11,12 +11,22 @@ use crate::quantity;
 pub(crate) struct LabArgs {
     #[command(subcommand)]
     pub(super) scenario: Scenario,
+    /// A folder with more contestants, a folder each, as in lab/contestants; they take the place of
+    /// those of the same name
+    #[arg(long, value_name = "DIR", global = true)]
+    pub(super) contestant_folder: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Scenario {
     /// Print the scenarios and the contestants
     List,
+    /// Start each of these contestants, send it one echo over ws and wss, and stop it
+    Check {
+        /// ID for all variants or ID/VARIANT; all there are if none is named
+        #[arg(value_name = "NAME")]
+        names: Vec<String>,
+    },
     PayloadDoubling(Box<DoublingArgs>),
 }
 

@@ -3,8 +3,10 @@
 mod args;
 mod watch;
 
-use anyhow::{Context, Result};
-use moonwire_lab::{Contestant, DoublingSpec, payload_doubling, peers_folder};
+use std::time::Duration;
+
+use anyhow::{Context, Error, Result};
+use moonwire_lab::{DoublingSpec, Roster, check_contestant, payload_doubling, peers_folder};
 
 pub(crate) use self::args::LabArgs;
 use self::args::{DoublingArgs, Scenario};
@@ -17,15 +19,17 @@ use crate::sweep;
 
 /// Runs a scenario, or says what there is.
 pub(crate) fn run(args: &LabArgs) -> Result<Exit> {
+    let roster = Roster::load(args.contestant_folder.as_deref()).map_err(Error::msg)?;
     match &args.scenario {
-        Scenario::List => list(),
-        Scenario::PayloadDoubling(args) => doubling(args),
+        Scenario::List => list(&roster),
+        Scenario::Check { names } => check(names, &roster),
+        Scenario::PayloadDoubling(args) => doubling(args, &roster),
     }
 }
 
-fn list() -> Result<Exit> {
+fn list(roster: &Roster) -> Result<Exit> {
     let mut text = "scenarios:\n  payload-doubling\ncontestants:\n".to_owned();
-    for contestant in Contestant::all() {
+    for contestant in roster.contestants() {
         let (name, description) = (contestant.name(), contestant.description());
         text.push_str(&format!("  {name:30} {description}\n"));
     }
@@ -33,8 +37,41 @@ fn list() -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-fn doubling(args: &DoublingArgs) -> Result<Exit> {
-    let spec = spec(args)?;
+/// A line for each contestant; one that cannot take part is no reason not to try the others.
+fn check(names: &[String], roster: &Roster) -> Result<Exit> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let peers = peers_folder(&program);
+    let contestants = match names {
+        [] => roster.contestants().to_vec(),
+        names => roster.select(names).map_err(Error::msg)?,
+    };
+    let mut exit = Exit::Success;
+    for contestant in contestants {
+        let name = contestant.name();
+        let line = match check_contestant(&contestant, &program, &peers) {
+            Ok(check) => {
+                if !check.is_passed() {
+                    exit = Exit::Invalid;
+                }
+                let told = |echo: &Result<Duration, String>| match echo {
+                    Ok(took) => format!("echo in {:.2} ms", took.as_secs_f64() * 1000.0),
+                    Err(why) => why.clone(),
+                };
+                let (plain, tls) = (told(&check.plain), told(&check.tls));
+                format!("{name} {}: ws {plain}; wss {tls}\n", check.version)
+            }
+            Err(sentence) => {
+                exit = Exit::Invalid;
+                format!("{name}: {sentence}\n")
+            }
+        };
+        output::answer(&line)?;
+    }
+    Ok(exit)
+}
+
+fn doubling(args: &DoublingArgs, roster: &Roster) -> Result<Exit> {
+    let spec = spec(args, roster)?;
     if let Some(path) = &args.json {
         output::check_writable(path)?;
     }
@@ -52,13 +89,13 @@ fn doubling(args: &DoublingArgs) -> Result<Exit> {
     Ok(output::exit_after(exit, told))
 }
 
-fn spec(args: &DoublingArgs) -> Result<DoublingSpec> {
+fn spec(args: &DoublingArgs, roster: &Roster) -> Result<DoublingSpec> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let narrow = |&count: &u64| {
         u32::try_from(count).with_context(|| format!("--connections {count} is too many"))
     };
     Ok(DoublingSpec {
-        contestants: args.contestants.clone(),
+        contestants: roster.select(&args.contestants).map_err(Error::msg)?,
         connections: args.connections.iter().map(narrow).collect::<Result<_>>()?,
         rounds: args.rounds,
         messages: args.messages,

@@ -153,3 +153,29 @@ fn the_contestants_can_be_listed() {
         assert!(outcome.stdout.contains(name), "{name}: {outcome:?}");
     }
 }
+
+/// Each contestant has a line of its own, and one that cannot take part does not keep the others.
+#[test]
+fn a_check_starts_a_contestant_and_names_what_is_wrong_with_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("broken");
+    fs::create_dir(&broken).unwrap();
+    let description = "kind = 'server'\ndescription = 'ends at once'\nversion = ['echo', '7']\n\
+        [plain]\nstart = ['sh', '-c', 'echo no luck; exit 3']\nurl = 'ws://127.0.0.1:{port}/'\n\
+        [tls]\nstart = ['/no/such/program']\nurl = 'wss://127.0.0.1:{port}/'\n\
+        [[variants]]\nname = 'only'\n";
+    fs::write(broken.join("contestant.toml"), description).unwrap();
+    let mut lab = moonwire();
+    lab.args(["lab", "--contestant-folder"]).arg(folder.path());
+    let outcome = run(lab.args(["check", "broken", "moonwire/weight-0.5"]));
+    assert_eq!(outcome.code, Some(INVALID), "{outcome:?}");
+    let lines: Vec<&str> = outcome.stdout.lines().collect();
+    assert_eq!(lines.len(), 2, "{outcome:?}");
+    for part in ["broken/only 7: ws ", "exit code 3", "no luck", "wss "] {
+        assert!(lines[0].contains(part), "{part}: {}", lines[0]);
+    }
+    assert_eq!(lines[1].matches("echo in ").count(), 2, "{}", lines[1]);
+
+    let outcome = run(moonwire().args(["lab", "check", "moonwire/weight-0.5"]));
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+}
