@@ -28,6 +28,7 @@ mod pattern;
 mod patterns;
 mod sandbox;
 mod source;
+mod stack;
 mod standalone;
 mod watchdog;
 
@@ -41,4 +42,5 @@ pub use live::Handler;
 pub use modules::bcast::Broadcasts;
 pub use moonwire_proto::Opcode;
 pub use source::{LoadOptions, Module, Protocol, Sandbox, ServiceSource};
+pub use stack::STACK_BYTES;
 pub use standalone::Standalone;

@@ -13,6 +13,7 @@ use tracing::warn;
 use crate::patterns;
 use crate::sandbox;
 use crate::source::{Sandbox, ServiceSource};
+use crate::stack;
 use crate::watchdog;
 
 /// A LuaJIT machine with the libraries that the service may have; without `jit` nothing would be
@@ -27,6 +28,7 @@ pub(crate) fn create(source: &ServiceSource) -> mlua::Result<Lua> {
             let lua = Lua::new_with(libraries, LuaOptions::default())?;
             compile_if_able(&lua)?;
             sandbox::restrict(&lua, source)?;
+            stack::guard(&lua)?;
             Ok(lua)
         }
     }
@@ -41,6 +43,7 @@ fn trusted() -> mlua::Result<Lua> {
     lua.load(NO_EXIT).set_name("=moonwire").exec()?;
     compile_if_able(&lua)?;
     patterns::count_long(&lua)?;
+    stack::guard(&lua)?;
     Ok(lua)
 }
 

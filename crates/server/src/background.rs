@@ -6,7 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use moonwire_lua::{Broadcasts, LoadOptions, ScriptError, ServiceSource, Standalone};
+use moonwire_lua::{Broadcasts, LoadOptions, STACK_BYTES, ScriptError, ServiceSource, Standalone};
 use tracing::info;
 
 use crate::config::StandaloneService;
@@ -43,6 +43,7 @@ impl Background {
                 ready: ready.clone(),
             };
             let thread = Builder::new()
+                .stack_size(STACK_BYTES)
                 .name(definition.name.chars().take(THREAD_NAME_MAX).collect())
                 .spawn(move || member.live());
             self.threads.push(thread.map_err(ServerError::Worker)?);

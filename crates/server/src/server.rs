@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use moonwire_lua::{Instance, Standalone};
+use moonwire_lua::{Instance, STACK_BYTES, Standalone};
 use moonwire_net::{Driver, EpollDriver, ListenOptions, ServerTls, TlsVersions};
 use tracing::error;
 
@@ -96,6 +96,7 @@ impl Server {
                 started,
             };
             let thread = Builder::new()
+                .stack_size(STACK_BYTES)
                 .name(format!("worker-{worker}"))
                 .spawn(move || member.live(listeners))
                 .map_err(ServerError::Worker)?;

@@ -9,7 +9,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, Builder, Thread};
 use std::time::Instant;
 
-use moonwire_lua::{Effects, Handler, LoadOptions, Opcode, ScriptError, ServiceSource};
+use moonwire_lua::{
+    Effects, Handler, LoadOptions, Opcode, STACK_BYTES, ScriptError, ServiceSource,
+};
 use tracing::{error, warn};
 
 use super::resident::{Reaction, Resident};
@@ -79,7 +81,8 @@ impl Threaded {
             service: name.clone(),
             message,
         };
-        let builder = Builder::new().name(name.chars().take(THREAD_NAME_MAX).collect());
+        let builder = Builder::new().stack_size(STACK_BYTES);
+        let builder = builder.name(name.chars().take(THREAD_NAME_MAX).collect());
         let thread = builder
             .spawn(move || member.live(source, options, &ready))
             .map_err(|error| failed(format!("its thread cannot be started: {error}")))?;
