@@ -122,6 +122,8 @@ pub(crate) enum Problem {
     TooDeep,
     /// The documents of this instance would take more memory than it may have.
     Full,
+    /// What was read would take much more memory than its bytes.
+    OutOfProportion,
     /// An index that is too far beyond the end of an array.
     Gap,
     /// What was read is not what it should be, with the place.
@@ -135,6 +137,7 @@ impl fmt::Display for Problem {
         match self {
             Self::TooDeep => write!(f, "more than {DEPTH_MAX} containers within each other"),
             Self::Full => f.write_str("not enough memory"),
+            Self::OutOfProportion => f.write_str("it would take much more memory than its bytes"),
             Self::Gap => write!(
                 f,
                 "the index is more than {GAP_MAX} beyond the end of the array"

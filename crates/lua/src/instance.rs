@@ -145,7 +145,9 @@ impl Instance {
         let read = |ledger: &Ledger| document::from_cbor(payload, ledger);
         let message = match self.loaded.documents.make(&self.loaded.lua, read)? {
             Ok(message) => message,
-            Err(Problem::Full) => return Ok(Outcome::refused(1009, DOES_NOT_FIT)),
+            Err(Problem::Full | Problem::OutOfProportion) => {
+                return Ok(Outcome::refused(1009, DOES_NOT_FIT));
+            }
             Err(problem) => return Ok(Outcome::refused(1007, &format!("no CBOR: {problem}"))),
         };
         let kind = match lapps::classify(&message) {

@@ -26,7 +26,7 @@ pub(crate) enum Posting {
 }
 
 impl Queue {
-    pub(super) fn new(messages_max: usize) -> Self {
+    pub(crate) fn new(messages_max: usize) -> Self {
         Self {
             messages: Mutex::default(),
             changed: Condvar::new(),

@@ -20,7 +20,7 @@ pub(crate) fn from_cbor(bytes: &[u8], ledger: &Ledger) -> Result<Node, Problem> 
         decoder: Decoder::new(bytes),
         ledger,
     };
-    let node = reader.node(DEPTH_MAX)?;
+    let node = ledger.reading(bytes.len(), || reader.node(DEPTH_MAX))?;
     match reader.decoder.position() {
         end if end == bytes.len() => Ok(node),
         end => Err(reader.wrong(format!(

@@ -9,6 +9,10 @@ use super::{Array, DEPTH_MAX, Ledger, Node, Object, Problem};
 
 /// Reads one value, with nothing but space around it. Of equal keys the last one wins.
 pub(crate) fn from_json(text: &[u8], ledger: &Ledger) -> Result<Node, Problem> {
+    ledger.reading(text.len(), || parse(text, ledger))
+}
+
+fn parse(text: &[u8], ledger: &Ledger) -> Result<Node, Problem> {
     let mut full = false;
     let mut reader = serde_json::Deserializer::from_slice(text);
     let read = Reading {

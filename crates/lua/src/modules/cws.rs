@@ -71,6 +71,13 @@ pub(crate) fn module(
         use mlua::UserDataFields;
         registry.add_meta_field("__index", methods);
     })?;
+    // As in `nljson`: its metatable is made while there is memory. Nobody has this handler and these
+    // sockets.
+    let abandoned = Abandoned::default();
+    drop(lua.create_any_userdata(Socket {
+        handler: Handler::MAX,
+        abandoned,
+    })?);
     Ok(module)
 }
 

@@ -47,6 +47,8 @@ pub(crate) fn module(
         use mlua::UserDataFields;
         registry.add_meta_field("__index", methods);
     })?;
+    // As in `nljson`: its metatable is made while there is memory.
+    drop(lua.create_any_userdata(QueueHandle(Arc::new(Queue::new(1))))?);
     Ok(module)
 }
 

@@ -46,7 +46,7 @@ impl Documents {
             lua.gc_collect()?;
             self.0
                 .collect_at_bytes
-                .set(2 * self.bytes() + COLLECT_BYTES);
+                .set(self.bytes() + self.bytes().clamp(COLLECT_BYTES, COLLECT_BYTES_MAX));
         }
         lua.create_any_userdata(Document(node))
     }
@@ -90,6 +90,9 @@ pub(crate) fn module(lua: &Lua, documents: &Documents) -> mlua::Result<Table> {
         registry.add_meta_field("__newindex", newindex);
         registry.add_meta_field("__tostring", text);
     })?;
+    // The first one makes the metatable, which must not happen where memory may be short: the error
+    // would not be caught.
+    drop(lua.create_any_userdata(Document(Node::Null))?);
     Ok(module)
 }
 
@@ -229,8 +232,10 @@ fn unexpected(wanted: &str, found: &Value) -> String {
 /// What a container may take for a new key or index beside its text, if no gap is filled.
 const ROOM_BYTES: usize = 1024;
 
-/// Bytes of documents between two collections of garbage, beside as many as there were.
+/// Bytes of documents between two collections of garbage: as many as there were, but not fewer than
+/// the first and not more than the second.
 const COLLECT_BYTES: usize = 8 * 1024 * 1024;
+const COLLECT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Spaces of `encode_pretty` where none are asked for, and the most of them.
 const INDENT: i64 = 2;
