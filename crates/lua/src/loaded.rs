@@ -115,9 +115,7 @@ impl Loaded {
     ) -> Result<(), ScriptError> {
         for &callback in callbacks {
             // With metamethods: a service may inherit its callbacks.
-            let found = service
-                .get::<Value>(callback)
-                .map_err(|error| self.failed(&error, LOADING))?;
+            let found = self.call(LOADING, || service.get::<Value>(callback))?;
             if !found.is_function() {
                 let (at, found) = (Box::new(self.place.clone()), error::lua_type(&found));
                 return Err(ScriptError::NoCallback {

@@ -46,8 +46,8 @@ impl Standalone {
     fn callback(&self, name: &str) -> Result<Function, ScriptError> {
         let globals = self.loaded.lua.globals();
         let service = globals.raw_get::<Table>(self.name());
-        let function = service.and_then(|service| service.get(name));
-        function.map_err(|error| self.loaded.failed(&error, LOADING))
+        let service = service.map_err(|error| self.loaded.failed(&error, LOADING))?;
+        self.loaded.call(LOADING, || service.get(name))
     }
 
     /// The service's name.

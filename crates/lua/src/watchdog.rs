@@ -225,12 +225,14 @@ impl Watchdog {
         let mut next_ns = self.shortest_ns.load(Ordering::Relaxed).min(PAUSE_NS_MAX);
         for watch in watches {
             let deadline_ns = watch.deadline_ns.load(Ordering::Relaxed);
-            if watch.is_overdue(now_ns) {
-                signal::send(watch.thread);
-                next_ns = next_ns.min(AGAIN_NS);
-            } else if deadline_ns != 0 {
-                next_ns = next_ns.min(deadline_ns - now_ns);
+            if deadline_ns == 0 {
+                continue;
             }
+            let left_ns = deadline_ns.saturating_sub(now_ns);
+            if left_ns == 0 {
+                signal::send(watch.thread);
+            }
+            next_ns = next_ns.min(if left_ns == 0 { AGAIN_NS } else { left_ns });
         }
         Duration::from_nanos(next_ns)
     }

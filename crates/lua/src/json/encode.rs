@@ -6,6 +6,7 @@ use mlua::{Table, Value};
 
 use crate::error::lua_type;
 use crate::json::{DEPTH_MAX, is_marked};
+use crate::watchdog;
 
 /// Memory that is reused between calls.
 #[derive(Default)]
@@ -93,6 +94,12 @@ impl Writer<'_> {
     }
 
     fn table(&mut self, table: &Table, depth: usize) -> Result<(), Stop> {
+        // One table may be in many places, each of which is written.
+        if watchdog::is_over() {
+            return Err(Stop::new("it took too long".to_owned()));
+        } else if self.buffers.text.len() > TEXT_BYTES_MAX {
+            return Err(Stop::new(format!("more than {TEXT_BYTES_MAX} bytes")));
+        }
         let (keys_before, fields_before) = (self.buffers.keys.len(), self.buffers.fields.len());
         match self.shape(table)? {
             Shape::Array(len) => self.items(table, len, depth)?,
@@ -271,6 +278,9 @@ const INTEGERS_BELOW: f64 = 9_223_372_036_854_775_808.0;
 
 /// How far a string is read before it is known that there is something to escape.
 const CHUNK_BYTES: usize = 64;
+
+/// A text that is longer takes no more tables.
+const TEXT_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Memory that is kept between calls.
 const KEEP_BYTES: usize = 1024 * 1024;

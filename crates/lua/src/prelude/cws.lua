@@ -2,7 +2,11 @@
 -- has not ended, by handler; they keep it from being collected, as in LAppS.
 local host, live = ...
 local type, error, ipairs, tonumber, tostring = type, error, ipairs, tonumber, tostring
-local xpcall, traceback = xpcall, debug.traceback
+local xpcall = xpcall
+-- A restricted service has no library that knows the calls.
+local traceback = debug and debug.traceback or function(message)
+  return message
+end
 local begin, next_event, finish = host.begin, host.next, host.finish
 local events_max = host.events_max
 

@@ -2,7 +2,8 @@
 -- taken, so that a library that grows gives nothing away.
 local loaded, find_module = ...
 local type, error, tostring, pairs = type, error, tostring, pairs
-local load, collectgarbage, sort = load, collectgarbage, table.sort
+local select, load, collectgarbage = select, load, collectgarbage
+local insert, sort = table.insert, table.sort
 
 local function set(names)
   local members = {}
@@ -61,7 +62,22 @@ function table.sort(t, compare)
   elseif compare ~= nil and type(compare) ~= "function" then
     error("bad argument #2 to 'sort' (function expected, got " .. type(compare) .. ")", 2)
   end
-  sort(t, compare or is_less)
+  -- A function of C that compares would leave no instruction at which to stop.
+  sort(t, compare and function(a, b)
+    local is_before = compare(a, b)
+    return is_before
+  end or is_less)
+end
+
+-- LuaJIT would count from any place up to the end, where nothing can interrupt it.
+function table.insert(t, ...)
+  if select("#", ...) == 2 and type(t) == "table" then
+    local place = (...)
+    if type(place) == "number" and not (place >= 1 and place <= #t + 1) then
+      error("bad argument #2 to 'insert' (position out of bounds)", 2)
+    end
+  end
+  return insert(t, ...)
 end
 
 -- Text only: bytecode is not checked by LuaJIT, and made by hand it can reach all memory.

@@ -6,6 +6,8 @@
 
 /// The services that ship with moonwire.
 mod apps;
+/// What would end the process or keep its worker.
+mod bounds;
 /// Callbacks, their failures, and what a service finds in its machine.
 mod contract;
 /// Writing services for tests.

@@ -1,10 +1,11 @@
 //! Between the values of Lua and the nodes of a document.
 
-use mlua::{Lua, LuaString, Table, Value};
+use mlua::{FromLua, Lua, LuaString, Table, Value};
 
 use super::{Document, Documents, unexpected};
 use crate::document::{Array, DEPTH_MAX, Ledger, Node, Object, Problem};
 use crate::error::lua_type;
+use crate::watchdog;
 
 /// As a script sees it: null is nil, a container is a handle.
 pub(super) fn to_lua(lua: &Lua, node: Node, documents: &Documents) -> mlua::Result<Value> {
@@ -79,14 +80,12 @@ pub(super) fn count(node: &Node) -> usize {
 
 /// The keys of an object, in order.
 pub(super) fn keys(lua: &Lua, node: &Node) -> mlua::Result<Table> {
-    let mut keys = Vec::with_capacity(count(node));
+    let keys = lua.create_table_with_capacity(count(node), 0)?;
     if let Node::Object(object) = node {
-        object.try_each(|key, _| {
-            keys.push(lua.create_string(key)?);
-            mlua::Result::Ok(())
-        })?;
+        // One by one: references to strings are few, and an object may have more keys.
+        object.try_each(|key, _| keys.raw_push(lua.create_string(key)?))?;
     }
-    lua.create_sequence_from(keys)
+    Ok(keys)
 }
 
 /// A value of a script as a node of its own. Numbers become floats, as in LAppS; what JSON has no
@@ -120,32 +119,55 @@ fn node(lua: &Lua, value: &Value, ledger: &Ledger, depth: usize) -> Result<Node,
 
 /// A table whose keys are all indexes is an array, an empty one too; every other is an object.
 fn container(lua: &Lua, table: &Table, ledger: &Ledger, depth: usize) -> Result<Node, Problem> {
-    let mut entries = Vec::new();
-    let listed = table.for_each(|key: Value, value: Value| {
-        entries.push((key, value));
-        Ok(())
-    });
-    listed.map_err(|error| Problem::Syntax(error.to_string()))?;
-    if !entries.iter().all(|(key, _)| position(key).is_some()) {
-        let object = Object::new(ledger)?;
-        for (key, value) in &entries {
-            object.set(
-                &key_text(lua, key)?.as_bytes(),
-                node(lua, value, ledger, depth)?,
-            )?;
-        }
-        return Ok(Node::Object(object));
+    // One table may be in many places, each of which is copied.
+    if watchdog::is_over() {
+        return Err(Problem::Syntax("it took too long".to_owned()));
     }
+    // The value is taken as a boolean because that makes no reference to it.
+    let mut indexes = Some(Vec::new());
+    each(table, |key, _: bool| {
+        let index = position(&key);
+        indexes = indexes.take().and_then(|mut all| {
+            all.push(index?);
+            Some(all)
+        });
+        Ok(())
+    })?;
+    let Some(mut indexes) = indexes else {
+        let object = Object::new(ledger)?;
+        each(table, |key, value: Value| {
+            let key = key_text(lua, &key)?;
+            object.set(&key.as_bytes(), node(lua, &value, ledger, depth)?)
+        })?;
+        return Ok(Node::Object(object));
+    };
+    indexes.sort_unstable();
     let array = Array::new(ledger)?;
-    let mut items: Vec<_> = entries
-        .iter()
-        .filter_map(|(key, value)| Some((position(key)?, value)))
-        .collect();
-    items.sort_unstable_by_key(|(index, _)| *index);
-    for (index, value) in items {
-        array.set(index, node(lua, value, ledger, depth)?)?;
+    for index in indexes {
+        let value = table.raw_get(index + 1);
+        let value: Value = value.map_err(|error| Problem::Syntax(error.to_string()))?;
+        array.set(index, node(lua, &value, ledger, depth)?)?;
     }
     Ok(Node::Array(array))
+}
+
+/// Each entry on its own: references to values of Lua are few, and a table may have more entries.
+fn each<V: FromLua>(
+    table: &Table,
+    mut entry: impl FnMut(Value, V) -> Result<(), Problem>,
+) -> Result<(), Problem> {
+    let mut problem = None;
+    let listed = table.for_each(|key: Value, value: V| {
+        entry(key, value).map_err(|refused| {
+            problem = Some(refused);
+            mlua::Error::runtime("")
+        })
+    });
+    match (listed, problem) {
+        (_, Some(problem)) => Err(problem),
+        (Err(error), None) => Err(Problem::Syntax(error.to_string())),
+        (Ok(()), None) => Ok(()),
+    }
 }
 
 fn key_text(lua: &Lua, key: &Value) -> Result<LuaString, Problem> {
