@@ -8,10 +8,45 @@ use crate::document::Parcel;
 
 #[derive(Debug)]
 pub(crate) struct Queue {
-    messages: Mutex<VecDeque<Parcel>>,
+    messages: Mutex<Messages>,
     /// A message or a place has come, or somebody has to look whether it must stop.
     changed: Condvar,
     messages_max: usize,
+}
+
+/// The messages in a queue, first the one that is taken next.
+#[derive(Debug, Default)]
+struct Messages {
+    waiting: VecDeque<Waiting>,
+    /// The sum of theirs.
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    parcel: Parcel,
+    bytes: usize,
+}
+
+impl Waiting {
+    /// To be called without the lock: it looks at the whole message.
+    fn new(parcel: Parcel) -> Self {
+        let bytes = parcel.bytes();
+        Self { parcel, bytes }
+    }
+}
+
+impl Messages {
+    fn push(&mut self, message: Waiting) {
+        self.bytes += message.bytes;
+        self.waiting.push_back(message);
+    }
+
+    fn pop(&mut self) -> Option<Parcel> {
+        let Waiting { parcel, bytes } = self.waiting.pop_front()?;
+        self.bytes -= bytes;
+        Some(parcel)
+    }
 }
 
 /// What came of a message.
@@ -36,11 +71,12 @@ impl Queue {
 
     /// Puts a message at the end, if there is a place.
     pub(crate) fn try_post(&self, message: Parcel) -> Posting {
+        let message = Waiting::new(message);
         let mut messages = lock(&self.messages);
-        if messages.len() >= self.messages_max {
+        if !self.has_place(&messages, message.bytes) {
             return Posting::Full;
         }
-        messages.push_back(message);
+        messages.push(message);
         drop(messages);
         self.changed.notify_all();
         Posting::Done
@@ -48,22 +84,31 @@ impl Queue {
 
     /// Waits for a place and puts a message at the end.
     pub(crate) fn post(&self, message: Parcel, stop: &StopFlag) -> Posting {
+        let message = Waiting::new(message);
         let mut messages = lock(&self.messages);
-        while messages.len() >= self.messages_max {
+        while !self.has_place(&messages, message.bytes) {
             if stop.is_set() {
                 return Posting::Stopped;
             }
             messages = self.wait(messages);
         }
-        messages.push_back(message);
+        messages.push(message);
         drop(messages);
         self.changed.notify_all();
         Posting::Done
     }
 
+    /// Whether one more message of so many bytes may come. An empty queue takes any: it would never
+    /// have a place for a larger one.
+    fn has_place(&self, messages: &Messages, bytes: usize) -> bool {
+        let count = messages.waiting.len();
+        let fits = messages.bytes.saturating_add(bytes) <= BYTES_MAX;
+        count < self.messages_max && (fits || count == 0)
+    }
+
     /// Takes the first message.
     pub(crate) fn try_receive(&self) -> Option<Parcel> {
-        let message = lock(&self.messages).pop_front();
+        let message = lock(&self.messages).pop();
         if message.is_some() {
             self.changed.notify_all();
         }
@@ -74,7 +119,7 @@ impl Queue {
     pub(crate) fn receive(&self, stop: &StopFlag) -> Option<Parcel> {
         let mut messages = lock(&self.messages);
         loop {
-            if let Some(message) = messages.pop_front() {
+            if let Some(message) = messages.pop() {
                 drop(messages);
                 self.changed.notify_all();
                 return Some(message);
@@ -92,15 +137,15 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    fn wait<'a>(
-        &self,
-        messages: MutexGuard<'a, VecDeque<Parcel>>,
-    ) -> MutexGuard<'a, VecDeque<Parcel>> {
+    fn wait<'a>(&self, messages: MutexGuard<'a, Messages>) -> MutexGuard<'a, Messages> {
         self.changed
             .wait(messages)
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
+
+/// What the messages of a queue may hold in memory: they belong to no service that has a bound.
+const BYTES_MAX: usize = 64 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -127,6 +172,24 @@ mod tests {
         assert_eq!(queue.try_post(Parcel::Unsigned(3)), Posting::Full);
         assert_eq!(number(queue.try_receive()), Some(1));
         assert_eq!(number(queue.receive(&StopFlag::default())), Some(2));
+    }
+
+    #[test]
+    fn bytes_are_bounded_and_an_empty_queue_takes_any_message() {
+        let text = |bytes: usize| Parcel::Text(vec![b'x'; bytes].into());
+        let queue = Queue::new(1000);
+        assert_eq!(queue.try_post(text(BYTES_MAX / 2)), Posting::Done);
+        assert_eq!(queue.try_post(text(BYTES_MAX / 2)), Posting::Full);
+        let array = Parcel::Array(vec![text(BYTES_MAX / 4), text(BYTES_MAX / 4)]);
+        assert_eq!(queue.try_post(array), Posting::Full);
+        let object = Parcel::Object(vec![(b"key".as_slice().into(), text(BYTES_MAX / 2))]);
+        assert_eq!(queue.try_post(object), Posting::Full);
+        assert_eq!(queue.try_post(Parcel::Null), Posting::Done);
+        assert!(queue.try_receive().is_some() && queue.try_receive().is_some());
+        assert_eq!(queue.try_post(text(2 * BYTES_MAX)), Posting::Done);
+        assert_eq!(queue.try_post(Parcel::Null), Posting::Full);
+        assert!(queue.try_receive().is_some());
+        assert_eq!(queue.try_post(text(BYTES_MAX / 2)), Posting::Done);
     }
 
     #[test]

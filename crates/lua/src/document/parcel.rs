@@ -21,6 +21,24 @@ impl Parcel {
         pack(node, DEPTH_MAX)
     }
 
+    /// Bytes that it holds, without what the heap itself needs.
+    pub(crate) fn bytes(&self) -> usize {
+        let held: usize = match self {
+            Self::Text(text) => text.len(),
+            Self::Array(items) => items.iter().map(Self::bytes).sum(),
+            Self::Object(items) => items
+                .iter()
+                .map(|(key, item)| size_of::<Box<[u8]>>() + key.len() + item.bytes())
+                .sum(),
+            Self::Null
+            | Self::Boolean(_)
+            | Self::Unsigned(_)
+            | Self::Negative(_)
+            | Self::Float(_) => 0,
+        };
+        size_of::<Self>() + held
+    }
+
     /// The value as a document of another machine.
     pub(crate) fn unpack(&self, ledger: &Ledger) -> Result<Node, Problem> {
         Ok(match self {
