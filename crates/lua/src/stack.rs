@@ -1,8 +1,9 @@
 //! The stack of the thread, on which functions of C that call Lua lie within each other.
 //!
 //! LuaJIT bounds the calls of a coroutine, and with them most of what lies there, but neither the
-//! coroutines that resume each other nor `string.gsub`, which has a buffer there. Beyond its end the
-//! whole process would be gone, so those ask first.
+//! coroutines that resume each other nor `string.gsub`, which has a buffer there, nor `load`, whose
+//! reader may be called within many brackets. Beyond its end the whole process would be gone, so
+//! those ask first.
 
 #![allow(unsafe_code, reason = "where the stack of a thread ends")]
 
@@ -16,9 +17,14 @@ use crate::modules::run_prelude;
 /// What the threads need on which services run.
 pub const STACK_BYTES: usize = 32 << 20;
 
-/// What the calls of one coroutine can take besides what asks: format, sort and load, each of which
-/// lies there as often as Lua has room for its frames, take 2 to 8 MiB.
-const ROOM_BYTES: usize = 12 << 20;
+/// How much of it may be taken where a function goes on that asks: that is some 200 calls of
+/// `gsub`. The rest is for what does not ask, as format and sort, each of which lies there as often
+/// as one coroutine has room for its frames.
+const CALLS_BYTES: usize = 2 << 20;
+
+/// The same for coroutines, of which it is some thousands. Each may put its line in front of an
+/// error that goes through it, and all these texts together grow with the square of their number.
+const COROUTINES_BYTES: usize = 512 << 10;
 
 thread_local! {
     static STACK: Stack = Stack::of_this_thread();
@@ -26,7 +32,7 @@ thread_local! {
 
 /// Where the stack of a thread is.
 struct Stack {
-    low: usize,
+    top: usize,
     bytes: usize,
 }
 
@@ -43,22 +49,24 @@ impl Stack {
             }
         }
         Self {
-            low: low as usize,
+            top: low as usize + bytes,
             bytes,
         }
     }
 }
 
-/// Whether there is room for the calls of another coroutine. On a thread of another size, such as
-/// that of a test, half of it is enough.
-pub(crate) fn has_room() -> bool {
+/// Whether less than that is taken. On a thread of another size, such as that of a test, it is a
+/// quarter at most.
+fn has_room(bytes_max: usize) -> bool {
     let here = 0_u8;
     let here = (&raw const here) as usize;
-    STACK.with(|stack| here.saturating_sub(stack.low) > ROOM_BYTES.min(stack.bytes / 2))
+    STACK.with(|stack| stack.top.saturating_sub(here) < bytes_max.min(stack.bytes / 4))
 }
 
 /// Has those functions ask that no bound of LuaJIT holds.
 pub(crate) fn guard(lua: &Lua) -> mlua::Result<()> {
-    let has_room = lua.create_function(|_, ()| Ok(has_room()))?;
-    run_prelude(lua, include_str!("prelude/stack.lua"), has_room)
+    let may_call = lua.create_function(|_, ()| Ok(has_room(CALLS_BYTES)))?;
+    let may_resume = lua.create_function(|_, ()| Ok(has_room(COROUTINES_BYTES)))?;
+    let code = include_str!("prelude/stack.lua");
+    run_prelude(lua, code, (may_call, may_resume))
 }

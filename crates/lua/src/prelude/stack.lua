@@ -1,11 +1,11 @@
 -- Functions that nothing bounds where they lie within each other, and one that calls itself without
 -- an instruction at which it could be stopped.
-local has_room = ...
+local may_call, may_resume = ...
 local type, error, tostring = type, error, tostring
-local resume, wrap, gsub = coroutine.resume, coroutine.wrap, string.gsub
+local resume, wrap, gsub, load = coroutine.resume, coroutine.wrap, string.gsub, load
 
 function coroutine.resume(...)
-  if not has_room() then
+  if not may_resume() then
     return false, "stack overflow"
   end
   return resume(...)
@@ -14,7 +14,7 @@ end
 function coroutine.wrap(...)
   local run = wrap(...)
   return function(...)
-    if not has_room() then
+    if not may_resume() then
       error("stack overflow", 2)
     end
     return run(...)
@@ -23,10 +23,17 @@ end
 
 function string.gsub(s, pattern, replacement, ...)
   local kind = type(replacement)
-  if kind ~= "string" and kind ~= "number" and not has_room() then
+  if kind ~= "string" and kind ~= "number" and not may_call() then
     error("stack overflow", 2)
   end
   return gsub(s, pattern, replacement, ...)
+end
+
+function _G.load(chunk, ...)
+  if type(chunk) == "function" and not may_call() then
+    return nil, "stack overflow"
+  end
+  return load(chunk, ...)
 end
 
 -- As its own metamethod it would go on for ever.

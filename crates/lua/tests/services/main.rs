@@ -10,6 +10,8 @@ mod apps;
 mod bounds;
 /// Callbacks, their failures, and what a service finds in its machine.
 mod contract;
+/// Calls within calls, down to the end of the native stack.
+mod depth;
 /// Writing services for tests.
 mod harness;
 /// moonwire.json.
