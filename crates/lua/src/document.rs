@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     fn text(node: &Node) -> String {
-        String::from_utf8(to_json(node).unwrap()).unwrap()
+        String::from_utf8(to_json(node, usize::MAX).unwrap()).unwrap()
     }
 
     #[test]
@@ -253,7 +253,7 @@ mod tests {
         }
         drop(leaf);
         let root = Node::Object(root);
-        assert_eq!(to_json(&root).unwrap_err(), Problem::TooDeep);
+        assert_eq!(to_json(&root, usize::MAX).unwrap_err(), Problem::TooDeep);
         assert_eq!(to_cbor(&root).unwrap_err(), Problem::TooDeep);
         assert_eq!(root.copy(&ledger).unwrap_err(), Problem::TooDeep);
         drop(root);

@@ -188,7 +188,7 @@ mod tests {
 
     fn read(hex: &str) -> Result<String, Problem> {
         let node = from_cbor(&bytes(hex), &Ledger::unlimited())?;
-        Ok(String::from_utf8(to_json(&node).unwrap()).unwrap())
+        Ok(String::from_utf8(to_json(&node, usize::MAX).unwrap()).unwrap())
     }
 
     /// What LAppS writes, byte for byte.

@@ -1,6 +1,7 @@
 //! Documents to JSON text and back.
 
 use std::fmt;
+use std::io::{self, Write};
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
@@ -30,21 +31,54 @@ fn parse(text: &[u8], ledger: &Ledger) -> Result<Node, Problem> {
 }
 
 /// Writes without spaces; keys in byte order. A number that JSON does not have is written as null.
-pub(crate) fn to_json(node: &Node) -> Result<Vec<u8>, Problem> {
-    let mut text = Vec::new();
+/// The text has at most `bytes_max`.
+pub(crate) fn to_json(node: &Node, bytes_max: usize) -> Result<Vec<u8>, Problem> {
+    let mut text = Bounded::new(bytes_max);
     let writer = &mut serde_json::Serializer::new(&mut text);
     serialized(node, writer)?;
-    Ok(text)
+    Ok(text.bytes)
 }
 
-/// Writes each value on a line, `indent` spaces for each container that it is in.
-pub(crate) fn to_json_pretty(node: &Node, indent: usize) -> Result<Vec<u8>, Problem> {
-    let mut text = Vec::new();
+/// Writes each value on a line, `indent` spaces for each container that it is in. The text has at
+/// most `bytes_max`, which may be many times what the document takes.
+pub(crate) fn to_json_pretty(
+    node: &Node,
+    indent: usize,
+    bytes_max: usize,
+) -> Result<Vec<u8>, Problem> {
+    let mut text = Bounded::new(bytes_max);
     let spaces = " ".repeat(indent);
     let format = serde_json::ser::PrettyFormatter::with_indent(spaces.as_bytes());
     let writer = &mut serde_json::Serializer::with_formatter(&mut text, format);
     serialized(node, writer)?;
-    Ok(text)
+    Ok(text.bytes)
+}
+
+/// A text that is being written and must not become too long.
+struct Bounded {
+    bytes: Vec<u8>,
+    bytes_max: usize,
+}
+
+impl Bounded {
+    fn new(bytes_max: usize) -> Self {
+        let bytes = Vec::new();
+        Self { bytes, bytes_max }
+    }
+}
+
+impl Write for Bounded {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        if piece.len() > self.bytes_max - self.bytes.len() {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        self.bytes.extend_from_slice(piece);
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn serialized<S: Serializer<Error = serde_json::Error>>(
@@ -57,6 +91,8 @@ fn serialized<S: Serializer<Error = serde_json::Error>>(
     };
     match writing.serialize(writer) {
         Ok(_) => Ok(()),
+        // Nothing else of the writer fails.
+        Err(error) if error.is_io() => Err(Problem::Full),
         Err(error) if error.to_string() == TOO_DEEP => Err(Problem::TooDeep),
         Err(_) => Err(Problem::NotUtf8),
     }
@@ -191,7 +227,7 @@ mod tests {
 
     fn through(text: &str) -> String {
         let node = from_json(text.as_bytes(), &Ledger::unlimited()).unwrap();
-        String::from_utf8(to_json(&node).unwrap()).unwrap()
+        String::from_utf8(to_json(&node, usize::MAX).unwrap()).unwrap()
     }
 
     #[test]
@@ -234,24 +270,42 @@ mod tests {
     #[test]
     fn a_text_that_is_not_utf8_is_not_written() {
         let bad = Node::Text(b"\xff".as_slice().into());
-        assert_eq!(to_json(&bad).unwrap_err(), Problem::NotUtf8);
+        assert_eq!(to_json(&bad, usize::MAX).unwrap_err(), Problem::NotUtf8);
         let object = Object::new(&Ledger::unlimited()).unwrap();
         object.set(b"\xff", Node::Null).unwrap();
         assert_eq!(
-            to_json(&Node::Object(object)).unwrap_err(),
+            to_json(&Node::Object(object), usize::MAX).unwrap_err(),
             Problem::NotUtf8
         );
     }
 
     #[test]
     fn a_number_that_json_does_not_have_is_null() {
-        assert_eq!(to_json(&Node::Float(f64::NAN)).unwrap(), b"null");
+        assert_eq!(
+            to_json(&Node::Float(f64::NAN), usize::MAX).unwrap(),
+            b"null"
+        );
     }
 
     #[test]
     fn indented_text_has_a_value_a_line() {
         let node = from_json(br#"{"a":[1,[]],"b":{}}"#, &Ledger::unlimited()).unwrap();
-        let text = String::from_utf8(to_json_pretty(&node, 2).unwrap()).unwrap();
+        let text = String::from_utf8(to_json_pretty(&node, 2, usize::MAX).unwrap()).unwrap();
         assert_eq!(text, "{\n  \"a\": [\n    1,\n    []\n  ],\n  \"b\": {}\n}");
+    }
+
+    #[test]
+    fn a_text_ends_at_its_bound() {
+        let node = from_json(br#"["\u0001\u0001",1]"#, &Ledger::unlimited()).unwrap();
+        let text = to_json(&node, 18).unwrap();
+        assert_eq!(text.len(), 18);
+        assert_eq!(to_json(&node, 17).unwrap_err(), Problem::Full);
+        assert_eq!(to_json(&node, 0).unwrap_err(), Problem::Full);
+        let long = to_json_pretty(&node, 32, usize::MAX).unwrap().len();
+        assert_eq!(to_json_pretty(&node, 32, long).unwrap().len(), long);
+        assert_eq!(
+            to_json_pretty(&node, 32, long - 1).unwrap_err(),
+            Problem::Full
+        );
     }
 }

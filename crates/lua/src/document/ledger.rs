@@ -35,6 +35,11 @@ impl Ledger {
         self.0.bytes.get()
     }
 
+    /// Bytes that documents may take.
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.0.bytes_max.get()
+    }
+
     /// Bytes that documents may still take.
     pub(crate) fn left(&self) -> usize {
         self.0.bytes_max.get() - self.bytes()

@@ -109,7 +109,7 @@ mod tests {
         drop(node);
         assert_eq!(ledger.bytes(), 0, "a parcel is in nobody's ledger");
         let node = parcel.unpack(&ledger).unwrap();
-        assert_eq!(to_json(&node).unwrap(), text);
+        assert_eq!(to_json(&node, usize::MAX).unwrap(), text);
         assert_eq!(
             parcel.unpack(&Ledger::new(Some(100))).unwrap_err(),
             Problem::Full

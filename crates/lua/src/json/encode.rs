@@ -66,6 +66,9 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), Stop> {
         let text = &mut self.buffers.text;
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(Stop::new(format!("more than {TEXT_BYTES_MAX} bytes")));
+        }
         match value {
             Value::Nil => text.extend_from_slice(b"null"),
             Value::LightUserData(pointer) if pointer.0.is_null() => {
@@ -97,8 +100,6 @@ impl Writer<'_> {
         // One table may be in many places, each of which is written.
         if watchdog::is_over() {
             return Err(Stop::new("it took too long".to_owned()));
-        } else if self.buffers.text.len() > TEXT_BYTES_MAX {
-            return Err(Stop::new(format!("more than {TEXT_BYTES_MAX} bytes")));
         }
         let (keys_before, fields_before) = (self.buffers.keys.len(), self.buffers.fields.len());
         match self.shape(table)? {
@@ -279,7 +280,7 @@ const INTEGERS_BELOW: f64 = 9_223_372_036_854_775_808.0;
 /// How far a string is read before it is known that there is something to escape.
 const CHUNK_BYTES: usize = 64;
 
-/// A text that is longer takes no more tables.
+/// A text that is longer takes no more values.
 const TEXT_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Memory that is kept between calls.

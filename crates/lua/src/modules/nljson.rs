@@ -40,6 +40,12 @@ impl Documents {
         self.0.ledger.bytes()
     }
 
+    /// How long a text of one may become: it is written outside of the machine, whose bound would
+    /// hold only once it is there as a whole.
+    fn text_bytes_max(&self) -> usize {
+        self.0.ledger.bytes_max().min(TEXT_BYTES_MAX)
+    }
+
     /// The handle of a document for a script.
     pub(crate) fn handle(&self, lua: &Lua, node: Node) -> mlua::Result<AnyUserData> {
         if self.bytes() > self.0.collect_at_bytes.get() {
@@ -79,7 +85,7 @@ impl Documents {
 pub(crate) fn module(lua: &Lua, documents: &Documents) -> mlua::Result<Table> {
     let host = lua.create_table()?;
     reading(lua, &host, documents)?;
-    writing(lua, &host)?;
+    writing(lua, &host, documents)?;
     access(lua, &host, documents)?;
     let code = include_str!("../prelude/nljson.lua");
     let (module, index, newindex, text): (Table, Function, Function, Function) =
@@ -125,12 +131,14 @@ fn reading(lua: &Lua, host: &Table, documents: &Documents) -> mlua::Result<()> {
     Ok(())
 }
 
-fn writing(lua: &Lua, host: &Table) -> mlua::Result<()> {
-    let function = |lua: &Lua, value: Value| written(lua, &value, to_json);
+fn writing(lua: &Lua, host: &Table, documents: &Documents) -> mlua::Result<()> {
+    let bytes_max = documents.text_bytes_max();
+    let function =
+        move |lua: &Lua, value: Value| written(lua, &value, |node| to_json(node, bytes_max));
     host.raw_set("encode", lua.create_function(function)?)?;
     let function = |lua: &Lua, value: Value| written(lua, &value, to_cbor);
     host.raw_set("to_cbor", lua.create_function(function)?)?;
-    let function = |lua: &Lua, (value, indent): (Value, Value)| {
+    let function = move |lua: &Lua, (value, indent): (Value, Value)| {
         let indent = match indent.is_nil() {
             true => Some(INDENT),
             false => indent.as_integer().filter(|n| (0..=INDENT_MAX).contains(n)),
@@ -140,8 +148,8 @@ fn writing(lua: &Lua, host: &Table) -> mlua::Result<()> {
             return Ok((None, Some(problem)));
         };
         written(lua, &value, |node| match indent {
-            0 => to_json(node),
-            _ => to_json_pretty(node, indent),
+            0 => to_json(node, bytes_max),
+            _ => to_json_pretty(node, indent, bytes_max),
         })
     };
     host.raw_set("encode_pretty", lua.create_function(function)?)
@@ -236,6 +244,9 @@ const ROOM_BYTES: usize = 1024;
 /// the first and not more than the second.
 const COLLECT_BYTES: usize = 8 * 1024 * 1024;
 const COLLECT_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The longest text of a document where the machine may hold more, or has no bound.
+const TEXT_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Spaces of `encode_pretty` where none are asked for, and the most of them.
 const INDENT: i64 = 2;

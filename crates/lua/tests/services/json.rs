@@ -238,3 +238,15 @@ fn a_finalizer_may_encode_while_a_text_is_made() {
         assert(finished > 0)
     "#);
 }
+
+#[test]
+fn a_text_that_would_be_too_long_is_refused() {
+    Service::load(
+        r#"local text, t = ("x"):rep(2^20), {}
+        for i = 1, 400 do
+          t[i] = text
+        end
+        local ok, problem = pcall(require("moonwire.json").encode, t)
+        assert(not ok and problem:find("more than 268435456 bytes", 1, true), problem)"#,
+    );
+}

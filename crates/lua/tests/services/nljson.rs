@@ -305,3 +305,19 @@ fn documents_are_bounded_with_the_memory_of_the_instance() {
     assert_eq!(service.ask("forget"), "kept");
     assert_eq!(service.ask(&text), "kept");
 }
+
+/// Many times what the document takes, and nothing that the machine knows of.
+#[test]
+fn a_text_that_would_be_too_long_is_refused() {
+    let code = r#"
+        local document = nljson.decode(("["):rep(126) .. ("0,"):rep(2e4) .. "0" .. ("]"):rep(126))
+        local ok, problem = pcall(nljson.encode_pretty, document, 32)
+        assert(not ok and problem:find("not enough memory", 1, true), problem)
+        assert(#nljson.encode(document) == 2 * 126 + 2 * 2e4 + 1)"#;
+    let options = LoadOptions {
+        memory_bytes_max: Some(16 << 20),
+        ..LoadOptions::default()
+    };
+    let loaded = Service::try_load(&[("s.lua", &service(code))], &options);
+    loaded.unwrap_or_else(|error| panic!("{error}"));
+}
