@@ -1,5 +1,5 @@
-//! All contestants: those of `lab/contestants`, which are part of this program, and those of a folder
-//! of the user's.
+//! All contestants: those of `lab/contestants`, which are part of this program, and those of a
+//! folder of the user's.
 
 use std::path::Path;
 
@@ -18,8 +18,8 @@ pub struct Roster {
 }
 
 impl Roster {
-    /// The shipped ones, and those of the folders in `more`, which take the place of shipped ones of
-    /// the same name. The error is a sentence.
+    /// The shipped ones, and those of the folders in `more`, which take the place of shipped ones
+    /// of the same name. The error is a sentence.
     pub fn load(more: Option<&Path>) -> Result<Self, String> {
         let mut folders = Vec::new();
         for folder in SHIPPED.dirs() {

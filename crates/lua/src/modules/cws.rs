@@ -71,8 +71,7 @@ pub(crate) fn module(
         use mlua::UserDataFields;
         registry.add_meta_field("__index", methods);
     })?;
-    // As in `nljson`: its metatable is made while there is memory. Nobody has this handler and these
-    // sockets.
+    // As in `nljson`: its metatable is made while there is memory. Nobody has this handler.
     let abandoned = Abandoned::default();
     drop(lua.create_any_userdata(Socket {
         handler: Handler::MAX,
