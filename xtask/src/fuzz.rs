@@ -134,6 +134,7 @@ impl Fuzzer {
                 "-rss_limit_mb=1024",
             ])
             .arg(format!("-max_total_time={}", duration.as_secs().max(1)))
+            .args(self.dictionary())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .output()
@@ -157,6 +158,13 @@ impl Fuzzer {
             elapsed: begin.elapsed(),
             log,
         })
+    }
+
+    /// Words that chance would take long to spell, where the target has some.
+    fn dictionary(&self) -> Option<String> {
+        let file = format!("fuzz/dictionaries/{}.dict", self.target);
+        let file = self.root.join(file);
+        file.is_file().then(|| format!("-dict={}", file.display()))
     }
 
     /// Every comparison of a compressor is traced otherwise, which makes it a hundred times slower.

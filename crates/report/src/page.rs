@@ -261,12 +261,26 @@ fn list(items: &[String]) -> String {
     if items.is_empty() {
         return String::new();
     }
-    let items: String = items
-        .iter()
-        .map(|item| format!("<li>{}</li>", escaped(item)))
-        .collect();
-    format!("<ul class=\"reasons\">{items}</ul>\n")
+    let points = |items: &[String]| -> String {
+        let points = items.iter();
+        points
+            .map(|item| format!("<li>{}</li>", escaped(item)))
+            .collect()
+    };
+    let (first, rest) = items.split_at(items.len().min(REASONS_SHOWN));
+    let mut list = format!("<ul class=\"reasons\">{}</ul>\n", points(first));
+    if !rest.is_empty() {
+        list.push_str(&format!(
+            "<details><summary>and {} more</summary><ul class=\"reasons\">{}</ul></details>\n",
+            rest.len(),
+            points(rest)
+        ));
+    }
+    list
 }
+
+/// Reasons that are seen at once: a contest on a busy machine has hundreds.
+const REASONS_SHOWN: usize = 12;
 
 fn definitions(pairs: &[(String, String)]) -> String {
     let pair = |(name, value): &(String, String)| {
@@ -315,6 +329,16 @@ mod tests {
             3,
             "the data, the library, the charts"
         );
+    }
+
+    #[test]
+    fn a_page_begins_with_some_reasons_and_has_the_others_folded() {
+        let reasons: Vec<String> = (0..20).map(|number| format!("reason {number}.")).collect();
+        let all = list(&reasons);
+        let (seen, folded) = all.split_once("<details>").unwrap();
+        assert!(seen.contains("reason 11.") && !seen.contains("reason 12."));
+        assert!(folded.contains("and 8 more") && folded.contains("reason 19."));
+        assert!(!list(&reasons[..REASONS_SHOWN]).contains("details"));
     }
 
     #[test]
