@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::place;
 
@@ -64,9 +64,10 @@ impl Server {
 
     /// The numbers of /metrics of a server of ours.
     pub(crate) fn metrics(&self) -> Metrics {
-        let address = self.url.split_once("://").map_or("", |(_, rest)| rest);
+        let (scheme, address) = self.url.split_once("://").unwrap_or_default();
         Metrics {
             address: address.to_owned(),
+            tls: scheme == "wss",
         }
     }
 
@@ -112,18 +113,46 @@ impl Server {
 /// What a server of ours tells of itself.
 pub(crate) struct Metrics {
     address: String,
+    tls: bool,
 }
 
 impl Metrics {
     /// The sum of all series with this name and this text in their labels, now.
     pub(crate) fn sum(&self, name: &str, label: &str) -> Result<u64> {
+        let head = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", self.address);
+        let page = match self.tls {
+            true => self.answer_over_tls(&head),
+            false => self.answer(&head),
+        };
+        let page = page.context("/metrics")?;
+        ensure!(page.starts_with("HTTP/1.1 200"), "/metrics answers: {page}");
+        Ok(sum(&page, name, label))
+    }
+
+    fn answer(&self, head: &str) -> Result<String> {
         let mut stream = TcpStream::connect(&self.address).context("the server is gone")?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        let head = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", self.address);
         stream.write_all(head.as_bytes())?;
         let mut page = String::new();
-        stream.read_to_string(&mut page).context("/metrics")?;
-        Ok(sum(&page, name, label))
+        stream.read_to_string(&mut page)?;
+        Ok(page)
+    }
+
+    /// Whatever its certificate says: it is our own.
+    fn answer_over_tls(&self, head: &str) -> Result<String> {
+        let mut client = Command::new("openssl")
+            .args(["s_client", "-quiet", "-connect", &self.address])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("openssl, which `cargo xtask peers` installs")?;
+        let mut input = client.stdin.take().context("its input")?;
+        input.write_all(head.as_bytes())?;
+        // It ends when the server closes, after the page; until then its input stays open.
+        let output = client.wait_with_output()?;
+        drop(input);
+        Ok(String::from_utf8(output.stdout)?)
     }
 }
 
