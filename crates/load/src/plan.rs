@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use moonwire_net::{ClientTls, ConnectTarget, SessionLimits, Trust, random_mask};
-use moonwire_proto::{ClientKey, Limits, Opcode, UpgradeRequest};
+use moonwire_proto::{ClientKey, Limits, Opcode, UpgradeRequest, WebSocketVersion};
 
 use crate::amplify::AmplifyPayload;
 use crate::payload::EchoPayload;
@@ -134,6 +134,7 @@ impl Plan {
             subprotocols: self.scenario.subprotocols.clone(),
             headers: self.scenario.headers.clone(),
             deflate: self.scenario.deflate,
+            version: WebSocketVersion::default(),
             key: ClientKey::generate(random_mask),
         };
         self.scenario.targets.iter().map(request).collect()

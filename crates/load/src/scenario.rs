@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use moonwire_net::random_mask;
-use moonwire_proto::{ClientKey, DeflateOffer, UpgradeRequest};
+use moonwire_proto::{ClientKey, DeflateOffer, UpgradeRequest, WebSocketVersion};
 use serde::{Serialize, Serializer};
 
 use crate::slo::Slo;
@@ -501,6 +501,7 @@ fn check_headers(settings: &Settings) -> Result<(), ScenarioError> {
             subprotocols: Vec::new(),
             headers: vec![(name.clone(), value.clone())],
             deflate: None,
+            version: WebSocketVersion::default(),
             key: ClientKey::generate(random_mask),
         };
         if request.encode().is_err() {
