@@ -6,7 +6,7 @@ use moonwire_net::Session;
 
 use crate::desk::Held;
 use crate::ledger::Ledger;
-use crate::schedule::Cursor;
+use crate::schedule::{Cursor, NEVER};
 
 /// A connection of the scenario, over all of its incarnations.
 #[derive(Debug)]
@@ -28,6 +28,8 @@ pub(crate) enum State {
     Connecting,
     /// Messages can be sent.
     Up,
+    /// It has sent all of its messages and closes.
+    Leaving,
     /// The connection ended; its socket may still be closing.
     Ended,
     /// A new connection is made at this time.
@@ -43,6 +45,14 @@ pub(crate) enum State {
 #[derive(Debug, Default)]
 pub(crate) struct Track {
     pub(crate) ledger: Ledger,
+    /// Messages that it may still send before it closes; [`NEVER`] where it stays open.
+    pub(crate) quota: u64,
+    /// When it was lost; [`NEVER`] while it is not.
+    pub(crate) lost_ns: u64,
+    /// Attempts to make it again since it was up last, or since the first one.
+    pub(crate) retries: u32,
+    /// The same over the whole run.
+    pub(crate) retries_total: u32,
     /// Its place in the schedule; `None` until it was up for the first time after the start.
     pub(crate) cursor: Option<Cursor>,
     /// When it last could send again after it could not: a message that was due before waited
@@ -69,12 +79,17 @@ pub(crate) struct Track {
 }
 
 impl Client {
-    pub(crate) fn new(number: u32) -> Self {
+    /// A client that may send `quota` messages, [`NEVER`] for no limit.
+    pub(crate) fn new(number: u32, quota: u64) -> Self {
         Self {
             number,
             session: None,
             state: State::Unborn,
-            track: Track::default(),
+            track: Track {
+                quota,
+                lost_ns: NEVER,
+                ..Track::default()
+            },
         }
     }
 

@@ -86,10 +86,10 @@ impl Desk {
             .get_or_insert_with(|| plan.schedule.join(client.number, joined_ns));
         if plan.is_closed() {
             let begin_ns = start_ns.saturating_add(cursor.epoch_ns()).max(now_ns);
-            if first && cursor.left() > 0 {
+            if first && cursor.left() > 0 && !plan.is_short_lived() {
                 self.reserved.push(Reverse((begin_ns, cursor.left())));
             }
-            for _ in 0..plan.in_flight_max {
+            for _ in 0..u64::from(plan.in_flight_max).min(track.quota) {
                 self.due.push(Reverse((begin_ns, index)));
             }
         } else if cursor.next_ns() != NEVER {

@@ -56,15 +56,19 @@ fn connect(plan: &Plan, driver: &mut EpollDriver) -> Result<Session, LoadError> 
     let request: &mut UpgradeRequest = &mut requests[0];
     request.key = ClientKey::generate(random_mask);
     let socket = driver.connect(&target).map_err(refused)?;
-    Session::connect(
+    let session = Session::connect(
         socket,
         target.remote,
         plan.tls_of(0),
         request,
         &plan.limits,
         driver.now(),
-    )
-    .map_err(|error| LoadError::System(error.to_string()))
+    );
+    let mut session = session.map_err(|error| LoadError::System(error.to_string()))?;
+    if !plan.scenario.masked {
+        session.omit_masks();
+    }
+    Ok(session)
 }
 
 /// The one connection.

@@ -8,12 +8,16 @@ mod cpu;
 mod crew;
 mod desk;
 mod echo;
+mod fragments;
 mod ledger;
+mod meter;
 mod outcome;
 mod payload;
 mod plan;
+mod pool;
 mod preflight;
 mod raw;
+mod reconnect;
 mod records;
 mod reply;
 mod run;
@@ -28,10 +32,13 @@ mod worker;
 
 // The public interface is:
 pub use crate::echo::{EchoOutcome, echo};
+pub use crate::fragments::{Cut, FragmentShare};
+pub use crate::pool::PayloadSource;
+pub use crate::reconnect::Reconnect;
 pub use crate::run::{Control, Ending, LoadError, Outcome, Phase, Progress, run};
 pub use crate::scenario::{
-    Arrival, Pacing, Reconnect, Scenario, ScenarioError, Settings, Stop, TimeUnit, Workload,
+    Arrival, ConnectGroup, Pacing, Scenario, ScenarioError, Settings, Stop, TimeUnit, Workload,
 };
 pub use crate::slo::Slo;
 pub use crate::target::Target;
-pub use moonwire_proto::DeflateOffer;
+pub use moonwire_proto::{DeflateOffer, WebSocketVersion};

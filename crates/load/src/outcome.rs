@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use moonwire_report::{
-    Bytes, Cell, Connects, Generator, Interval, Latencies, Link, Messages, OneWay, Parameters, Rate,
+    Bytes, Cell, Connects, Generator, Interval, Latencies, Link, Messages, OneWay, Parameters,
+    Rate, Recovery,
 };
 
 use crate::plan::{Plan, one_way_refusal};
 use crate::records::Records;
 use crate::run::{Ending, Outcome};
 use crate::scenario::{Pacing, Scenario, Settings};
+use crate::tally::Tally;
 use crate::verdict::{CLOCK_MISFIT, Evidence, assess};
 
 /// The result of a run that has ended.
@@ -132,9 +134,11 @@ fn cell(plan: &Plan, records: &Records) -> Cell {
             failed: counters.connects_failed,
             retried: counters.connects_retried,
             reconnected: counters.reconnected,
+            disconnected: counters.disconnected,
             compressed: plan.scenario.deflate.map(|_| counters.connects_compressed),
             all_online_ms: records.all_online_ns.map(|ns| ns as f64 / 1e6),
         },
+        recovery: recovery(totals),
         ciphers: totals.ciphers.clone(),
         bytes: Bytes {
             sent: counters.bytes_sent,
@@ -146,6 +150,16 @@ fn cell(plan: &Plan, records: &Records) -> Cell {
         scenario: scenario_values(&plan.scenario),
         intervals: intervals(records),
         ..Cell::default()
+    }
+}
+
+fn recovery(totals: &Tally) -> Recovery {
+    let attempts = totals.recovery_attempts.iter();
+    Recovery {
+        time: totals.recovery.clone(),
+        attempts: attempts
+            .map(|(attempts, count)| (attempts.to_string(), *count))
+            .collect(),
     }
 }
 
@@ -264,13 +278,15 @@ fn parameters(plan: &Plan) -> Parameters {
         wait_ms,
         batches,
         stagger_ms: batches.map(|_| milliseconds(scenario.stagger.unwrap_or_default())),
-        message_bytes: scenario.workload.payload_bytes() as u64,
+        message_bytes: plan.payload_bytes() as u64,
         replies: u64::from(scenario.replies),
         rate_per_s: match scenario.pacing {
             Pacing::Open { rate, .. } => Some(rate),
             Pacing::Batches { .. } | Pacing::Closed { .. } | Pacing::Hold => None,
         },
         in_flight: scenario.in_flight_max().map(u64::from),
+        messages_per_connection: scenario.messages_per_connection,
+        open_max: scenario.open_max.map(u64::from),
         link_delay_ms: scenario.link_delay.map(milliseconds),
         ..Parameters::default()
     }

@@ -15,6 +15,8 @@ use crate::schedule::mix;
 pub(crate) struct EchoPayload {
     filler: Filler,
     size: usize,
+    /// Messages of the user's own, in place of all others. They have no header.
+    pool: Vec<Vec<u8>>,
     /// Every other message is empty.
     alternates: bool,
     seed: u64,
@@ -42,6 +44,7 @@ impl EchoPayload {
         Self {
             filler: Filler::new(size, seed),
             size,
+            pool: Vec::new(),
             alternates: false,
             seed,
         }
@@ -55,18 +58,42 @@ impl EchoPayload {
         }
     }
 
+    /// Payloads from a pool, in turn; each connection begins at another place.
+    pub(crate) fn of_pool(pool: Vec<Vec<u8>>) -> Self {
+        Self {
+            pool,
+            ..Self::new(0, 0)
+        }
+    }
+
+    /// Bytes of a message of the pool, on average; `None` without one.
+    pub(crate) fn pool_mean_bytes(&self) -> Option<usize> {
+        let bytes: usize = self.pool.iter().map(Vec::len).sum();
+        bytes.checked_div(self.pool.len())
+    }
+
+    fn pooled(&self, connection: u32, seq: u64) -> Option<&[u8]> {
+        let place = u64::from(connection).wrapping_add(seq);
+        let place = place.checked_rem(self.pool.len() as u64)?;
+        self.pool.get(place as usize).map(Vec::as_slice)
+    }
+
     fn is_empty(&self, seq: u64) -> bool {
         self.alternates && !seq.is_multiple_of(2)
     }
 
     /// False when the size leaves no room for a header: [`EchoPayload::read`] cannot be used.
     pub(crate) fn has_header(&self) -> bool {
-        self.size >= HEADER_BYTES
+        self.pool.is_empty() && self.size >= HEADER_BYTES
     }
 
     /// Appends message `seq` of `connection`.
     pub(crate) fn write(&self, connection: u32, seq: u64, out: &mut Vec<u8>) {
         if self.is_empty(seq) {
+            return;
+        }
+        if let Some(message) = self.pooled(connection, seq) {
+            out.extend_from_slice(message);
             return;
         }
         if !self.has_header() {
@@ -106,6 +133,9 @@ impl EchoPayload {
     pub(crate) fn matches(&self, connection: u32, seq: u64, payload: &[u8]) -> bool {
         if self.is_empty(seq) {
             return payload.is_empty();
+        }
+        if let Some(message) = self.pooled(connection, seq) {
+            return payload == message;
         }
         if self.has_header() {
             return self.read(connection, payload) == Reading::Message { seq, intact: true };
@@ -255,6 +285,17 @@ mod tests {
         assert!(payload.matches(3, 1, b"") && !payload.matches(3, 2, b""));
         assert!(!payload.matches(3, 1, &written(&payload, 3, 2)));
         assert!(payload.matches(3, 2, &written(&payload, 3, 2)));
+    }
+
+    #[test]
+    fn messages_of_a_pool_are_sent_in_turn_and_known_by_content() {
+        let payload = EchoPayload::of_pool(vec![b"one".to_vec(), Vec::new(), b"three".to_vec()]);
+        assert!(!payload.has_header());
+        assert_eq!(payload.pool_mean_bytes(), Some(2));
+        let sent: Vec<Vec<u8>> = (0..4).map(|seq| written(&payload, 2, seq)).collect();
+        assert_eq!(sent, [&b"three"[..], b"one", b"", b"three"]);
+        assert!(payload.matches(2, 1, b"one") && !payload.matches(2, 1, b"three"));
+        assert_eq!(EchoPayload::new(3, 1).pool_mean_bytes(), None);
     }
 
     #[test]

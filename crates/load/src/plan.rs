@@ -8,10 +8,12 @@ use moonwire_net::{ClientTls, ConnectTarget, SessionLimits, Trust, random_mask};
 use moonwire_proto::{ClientKey, Limits, Opcode, UpgradeRequest};
 
 use crate::amplify::AmplifyPayload;
+use crate::client::Track;
 use crate::payload::EchoPayload;
+use crate::pool::{self, Wanted};
 use crate::run::LoadError;
-use crate::scenario::{Pacing, Scenario, Stop, Workload};
-use crate::schedule::{NEVER, Schedule, duration_ns};
+use crate::scenario::{Pacing, Scenario, Settings, Stop, Workload};
+use crate::schedule::{NEVER, Schedule, duration_ns, mix};
 use crate::sources::Sources;
 
 /// The scenario, made ready.
@@ -39,6 +41,8 @@ pub(crate) struct Plan {
     pub(crate) give_up_ns: u64,
     /// Most unanswered messages per connection.
     pub(crate) in_flight_max: u32,
+    /// Messages of one connection before it closes; [`NEVER`] where it stays open.
+    pub(crate) quota: u64,
     /// Messages per connection that are given up and still remembered.
     pub(crate) overdue_max: usize,
 }
@@ -68,7 +72,7 @@ impl Plan {
     ) -> Result<Self, LoadError> {
         let schedule = Schedule::new(scenario);
         let content = match scenario.workload {
-            Workload::Echo { size, .. } => Content::Echo(EchoPayload::new(size, scenario.seed)),
+            Workload::Echo { size, binary } => Content::Echo(echo(scenario, size, binary)?),
             Workload::Alternating { size } => {
                 Content::Echo(EchoPayload::alternating(size, scenario.seed))
             }
@@ -95,6 +99,7 @@ impl Plan {
                 }
             }),
             in_flight_max: scenario.in_flight_max().unwrap_or(u32::MAX),
+            quota: scenario.messages_per_connection.unwrap_or(NEVER),
             overdue_max: OVERDUE_MAX / scenario.connections_total() as usize,
             scenario: scenario.clone(),
             drain_ns,
@@ -134,6 +139,7 @@ impl Plan {
             subprotocols: self.scenario.subprotocols.clone(),
             headers: self.scenario.headers.clone(),
             deflate: self.scenario.deflate,
+            version: self.scenario.websocket_version,
             key: ClientKey::generate(random_mask),
         };
         self.scenario.targets.iter().map(request).collect()
@@ -150,9 +156,52 @@ impl Plan {
         }
     }
 
+    /// Bytes of a message, on average.
+    pub(crate) fn payload_bytes(&self) -> usize {
+        match &self.content {
+            Content::Echo(echo) => echo.pool_mean_bytes(),
+            Content::Amplify(_) => None,
+        }
+        .unwrap_or_else(|| self.scenario.workload.payload_bytes())
+    }
+
     /// True when messages follow replies instead of a schedule.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.scenario.pacing, Pacing::Closed { .. })
+    }
+
+    /// True when connections close after their messages.
+    pub(crate) fn is_short_lived(&self) -> bool {
+        self.quota != NEVER
+    }
+
+    /// When connection `number` is to be attempted, from the first one on.
+    pub(crate) fn connect_offset_ns(&self, number: u32) -> u64 {
+        let delay_ns = self.scenario.start_delay.map_or(0, |delay| {
+            let seed = mix(self.scenario.seed ^ DELAY_SALT, u64::from(number));
+            let draw = fastrand::Rng::with_seed(seed).f64();
+            duration_ns(delay.mul_f64(draw))
+        });
+        paced_ns(&self.scenario, number).saturating_add(delay_ns)
+    }
+
+    /// True when connections are attempted at times that do not depend on others.
+    pub(crate) fn is_connect_paced(&self) -> bool {
+        let Settings {
+            connect_rate,
+            connect_group,
+            start_delay,
+            ..
+        } = &*self.scenario;
+        connect_rate.is_some() || connect_group.is_some() || start_delay.is_some()
+    }
+
+    /// The pause before connection `number` is made again; `None` where it is not.
+    pub(crate) fn pause(&self, number: u32, track: &Track) -> Option<Duration> {
+        let key = mix(self.scenario.seed ^ PAUSE_SALT, u64::from(number));
+        let draw = fastrand::Rng::with_seed(mix(key, u64::from(track.retries_total))).f64();
+        let attempt = track.retries.saturating_add(1);
+        self.scenario.reconnect.pause(attempt, draw)
     }
 
     /// Messages per second asked for.
@@ -191,13 +240,40 @@ impl Plan {
     }
 }
 
+/// What is echoed: messages of the user's own, or those that are made here.
+fn echo(scenario: &Scenario, size: usize, is_binary: bool) -> Result<EchoPayload, LoadError> {
+    let seed = scenario.seed;
+    let Some(source) = &scenario.payloads else {
+        return Ok(EchoPayload::new(size, seed));
+    };
+    let wanted = Wanted {
+        size,
+        is_binary,
+        seed,
+    };
+    pool::fill(source, wanted)
+        .map(EchoPayload::of_pool)
+        .map_err(LoadError::Payload)
+}
+
 /// When the last connection is attempted, from the start.
 fn last_attempt_ns(scenario: &Scenario) -> u64 {
-    match scenario.connect_rate {
-        Some(rate) if !scenario.barrier => {
-            (f64::from(scenario.connections_total() - 1) * 1e9 / rate) as u64
+    if scenario.barrier {
+        return 0;
+    }
+    let delay_ns = scenario.start_delay.map_or(0, duration_ns);
+    paced_ns(scenario, scenario.connections_total() - 1).saturating_add(delay_ns)
+}
+
+/// When connection `number` is attempted by the rate or the groups of connections.
+fn paced_ns(scenario: &Scenario, number: u32) -> u64 {
+    match (scenario.connect_rate, scenario.connect_group) {
+        (Some(rate), _) => (f64::from(number) * 1e9 / rate) as u64,
+        (None, Some(group)) => {
+            let before = u64::from(number / group.connections);
+            before.saturating_mul(duration_ns(group.every))
         }
-        Some(_) | None => 0,
+        (None, None) => 0,
     }
 }
 
@@ -262,6 +338,9 @@ fn session_limits(scenario: &Scenario) -> SessionLimits {
     }
 }
 
+/// Keeps delays and pauses apart from what else is drawn from the seed.
+const DELAY_SALT: u64 = 0x6465_6c61_7900;
+const PAUSE_SALT: u64 = 0x7061_7573_6500;
 /// Shortest time after which an unanswered message gives its slot back.
 const SLOT_PATIENCE_NS: u64 = 10_000_000_000;
 /// Messages of a run that are given up and still remembered: 192 MiB. Replies to those before are

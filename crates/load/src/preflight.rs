@@ -11,20 +11,20 @@ use crate::sources::Sources;
 /// Checks descriptors, ports and memory, raises what may be raised, and chooses the sources. The
 /// error is one sentence with the command that helps.
 pub(crate) fn check(scenario: &Scenario, targets: &[SocketAddr]) -> Result<Sources, String> {
-    let needed = descriptors_needed(scenario.connections_total(), scenario.workers());
+    let needed = descriptors_needed(scenario.open_max(), scenario.workers());
     ensure_descriptors(needed)?;
-    let sources = Sources::choose(
-        targets,
-        scenario.connections,
-        port_count(),
-        &scenario.sources,
-    )?;
+    let choose = |per_target| Sources::choose(targets, per_target, port_count(), &scenario.sources);
+    // A port may be kept for a minute after its connection, by a server that lets us close first.
+    let sources = match choose(scenario.connections) {
+        Err(_) if scenario.open_max() < scenario.connections => choose(scenario.open_max())?,
+        chosen => chosen?,
+    };
     let secure = scenario
         .targets
         .iter()
         .filter(|target| target.is_secure())
         .count() as u64;
-    let connections = u64::from(scenario.connections);
+    let connections = u64::from(scenario.connections.min(scenario.open_max()));
     let plain = scenario.targets.len() as u64 - secure;
     let bytes = connections * (plain * PLAIN_BYTES + secure * SECURE_BYTES)
         + u64::from(scenario.workers()) * WORKER_BYTES;

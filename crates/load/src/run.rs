@@ -104,6 +104,8 @@ pub enum Ending {
 pub enum LoadError {
     /// A file to be written cannot be.
     Output(String),
+    /// The messages that were to be sent could not be had.
+    Payload(String),
     /// The machine does not allow what the scenario needs; names the command that fixes it.
     Preflight(String),
     /// The host of a URL has no address.
@@ -118,6 +120,7 @@ impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Output(sentence)
+            | Self::Payload(sentence)
             | Self::Preflight(sentence)
             | Self::Resolve(sentence)
             | Self::System(sentence)

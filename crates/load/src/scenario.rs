@@ -3,16 +3,20 @@
 //! [`Settings`] is what a user asked for; [`Scenario::new`] checks it once and gives one sentence
 //! per mistake. After that nothing is checked again.
 
+mod check;
+
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use moonwire_net::random_mask;
-use moonwire_proto::{ClientKey, DeflateOffer, UpgradeRequest};
+use moonwire_proto::{DeflateOffer, WebSocketVersion};
 use serde::{Serialize, Serializer};
 
+use crate::fragments::FragmentShare;
+use crate::pool::PayloadSource;
+use crate::reconnect::Reconnect;
 use crate::slo::Slo;
 use crate::target::Target;
 
@@ -23,10 +27,7 @@ pub struct Scenario(Settings);
 impl Scenario {
     /// Checks the settings; the error says the first mistake in one sentence.
     pub fn new(settings: Settings) -> Result<Self, ScenarioError> {
-        check_connections(&settings)?;
-        check_pacing(&settings)?;
-        check_workload(&settings)?;
-        check_headers(&settings)?;
+        check::check(&settings)?;
         Ok(Self(settings))
     }
 
@@ -37,7 +38,14 @@ impl Scenario {
 
     /// Worker threads that have at least one connection.
     pub(crate) fn workers(&self) -> u32 {
-        self.0.threads.min(self.connections_total())
+        let open = self.0.open_max.unwrap_or(u32::MAX);
+        self.0.threads.min(self.connections_total()).min(open)
+    }
+
+    /// Most connections that are open at once.
+    pub(crate) fn open_max(&self) -> u32 {
+        let open = self.0.open_max.unwrap_or(u32::MAX);
+        open.min(self.connections_total())
     }
 
     /// Most messages that one connection may have unanswered, where the pacing limits it.
@@ -59,7 +67,11 @@ impl Scenario {
                     .saturating_mul(batches),
             ),
             Pacing::Hold => Some(0),
-            Pacing::Closed { .. } | Pacing::Open { .. } => None,
+            Pacing::Closed { .. } => {
+                let each = self.0.messages_per_connection;
+                each.map(|each| connections.saturating_mul(each))
+            }
+            Pacing::Open { .. } => None,
         };
         match (self.0.stop, of_schedule) {
             (Stop::Messages(total), Some(of_schedule)) => Some(total.min(of_schedule)),
@@ -92,13 +104,29 @@ pub struct Settings {
     pub connect_concurrency: u32,
     /// Handshakes started per second; `None` starts them as fast as the concurrency allows.
     pub connect_rate: Option<f64>,
+    /// Starts connections in groups instead.
+    pub connect_group: Option<ConnectGroup>,
+    /// Starts each connection later by a time that is drawn from the seed, below this one.
+    pub start_delay: Option<Duration>,
     /// Send nothing before every connection is up or given up.
     pub barrier: bool,
+    /// Messages that each connection sends, one after the other's reply; then it closes, and another
+    /// one opens in its place. `None`: connections stay open to the end.
+    pub messages_per_connection: Option<u64>,
+    /// Most connections that are open at once, over all workers, from the first packet until the
+    /// socket is closed; `None` opens all of them.
+    pub open_max: Option<u32>,
     /// Spreads the first sends evenly over this long: connection `c` of `n` starts `c / n` of it
     /// late.
     pub stagger: Option<Duration>,
     /// What is sent, and how a reply is verified.
     pub workload: Workload,
+    /// Messages of the user's own instead of those that are made here: an echo only.
+    pub payloads: Option<PayloadSource>,
+    /// The frames of a message; without any it is one.
+    pub fragments: Vec<FragmentShare>,
+    /// Whether frames are masked, as RFC 6455 demands; servers must refuse those that are not.
+    pub masked: bool,
     /// Replies expected to each message.
     pub replies: u16,
     /// When messages are sent.
@@ -114,6 +142,9 @@ pub struct Settings {
     /// The compression to offer; `None` offers none.
     #[serde(serialize_with = "deflate_field")]
     pub deflate: Option<DeflateOffer>,
+    /// The version in the handshake; the frames are the same.
+    #[serde(serialize_with = "version_field")]
+    pub websocket_version: WebSocketVersion,
     /// Further header fields of the handshake.
     pub headers: Vec<(String, String)>,
     /// Take any certificate.
@@ -147,6 +178,13 @@ fn deflate_field<S: Serializer>(
     offer.map(|offer| offer.field()).serialize(serializer)
 }
 
+fn version_field<S: Serializer>(
+    version: &WebSocketVersion,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    version.field().serialize(serializer)
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -156,12 +194,19 @@ impl Default for Settings {
             pin: Vec::new(),
             connect_concurrency: 256,
             connect_rate: None,
+            connect_group: None,
+            start_delay: None,
             barrier: true,
+            messages_per_connection: None,
+            open_max: None,
             stagger: None,
             workload: Workload::Echo {
                 size: 64,
                 binary: false,
             },
+            payloads: None,
+            fragments: Vec::new(),
+            masked: true,
             replies: 1,
             pacing: Pacing::Closed { in_flight: 1 },
             stop: Stop::After(Duration::from_secs(10)),
@@ -169,6 +214,7 @@ impl Default for Settings {
             reconnect: Reconnect::Never,
             subprotocols: Vec::new(),
             deflate: None,
+            websocket_version: WebSocketVersion::default(),
             headers: Vec::new(),
             insecure: false,
             cacert: None,
@@ -182,6 +228,15 @@ impl Default for Settings {
             slo: Vec::new(),
         }
     }
+}
+
+/// Connections that are started together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ConnectGroup {
+    /// How many, over all targets.
+    pub connections: u32,
+    /// From the start of one group to the start of the next.
+    pub every: Duration,
 }
 
 /// What a message holds.
@@ -292,18 +347,8 @@ pub enum Stop {
     After(Duration),
     /// Messages over all connections.
     Messages(u64),
-    /// When the schedule ends by itself: batches only.
+    /// When the schedule ends by itself: batches, or connections of some messages each.
     Schedule,
-}
-
-/// What follows a connection that failed or was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reconnect {
-    /// It stays down.
-    Never,
-    /// A new one is made after this time (at least [`RECONNECT_DELAY_MIN`]).
-    After(Duration),
 }
 
 /// A mistake in the settings; the text is one sentence for the user.
@@ -324,221 +369,10 @@ impl fmt::Display for ScenarioError {
 
 impl std::error::Error for ScenarioError {}
 
-fn check_connections(settings: &Settings) -> Result<(), ScenarioError> {
-    if settings.targets.is_empty() {
-        return mistake("there is no URL to load: give at least one ws:// or wss:// URL");
-    }
-    if settings.connections == 0 {
-        return mistake("there must be at least 1 connection");
-    }
-    let total = u64::from(settings.connections) * settings.targets.len() as u64;
-    if total > u64::from(CONNECTIONS_MAX) {
-        return mistake(format!(
-            "{total} connections are more than the {CONNECTIONS_MAX} that one run can number"
-        ));
-    }
-    if settings.threads == 0 || settings.threads > THREADS_MAX {
-        return mistake(format!("threads must be between 1 and {THREADS_MAX}"));
-    }
-    if settings.connect_concurrency == 0 {
-        return mistake("the connect concurrency must be at least 1");
-    }
-    if let Some(rate) = settings.connect_rate {
-        check_rate("connection rate", rate)?;
-    }
-    if settings.handshake_timeout.is_zero() || settings.handshake_timeout > DURATION_MAX {
-        return mistake("the handshake timeout must be more than 0 and at most 30 days");
-    }
-    Ok(())
-}
-
-fn check_pacing(settings: &Settings) -> Result<(), ScenarioError> {
-    match settings.pacing {
-        Pacing::Closed { in_flight } => check_in_flight(Some(in_flight))?,
-        Pacing::Open {
-            rate, in_flight, ..
-        } => {
-            check_rate("message rate", rate)?;
-            check_in_flight(in_flight)?;
-            if settings.stagger.is_some() {
-                return mistake(
-                    "a stagger shapes batches and closed loops; the rate spreads an open loop",
-                );
-            }
-        }
-        Pacing::Batches {
-            batch,
-            wait,
-            batches,
-            in_flight,
-        } => {
-            check_in_flight(in_flight)?;
-            if batch == 0 || batches == 0 {
-                return mistake("there must be at least 1 batch of at least 1 message");
-            }
-            if wait > DURATION_MAX {
-                return mistake("the wait between batches must be at most 30 days");
-            }
-        }
-        Pacing::Hold => {}
-    }
-    check_stop(settings)?;
-    check_stagger(settings)?;
-    if settings.drain > DURATION_MAX {
-        return mistake("the drain must be at most 30 days");
-    }
-    if settings
-        .link_delay
-        .is_some_and(|delay| delay > LINK_DELAY_MAX)
-    {
-        return mistake("the delay of the stand-in link must be at most 60 s");
-    }
-    Ok(())
-}
-
-fn check_stop(settings: &Settings) -> Result<(), ScenarioError> {
-    match settings.stop {
-        Stop::After(duration) if duration.is_zero() || duration > DURATION_MAX => {
-            mistake("the duration must be more than 0 and at most 30 days")
-        }
-        Stop::Messages(0) => mistake("the number of messages must be at least 1"),
-        Stop::Messages(_) if settings.pacing == Pacing::Hold => {
-            mistake("connections that are only held need a duration, not a number of messages")
-        }
-        Stop::Schedule if !matches!(settings.pacing, Pacing::Batches { .. }) => {
-            mistake("only batches end by themselves: give a duration or a number of messages")
-        }
-        Stop::After(_) | Stop::Messages(_) | Stop::Schedule => Ok(()),
-    }
-}
-
-fn check_stagger(settings: &Settings) -> Result<(), ScenarioError> {
-    let Some(stagger) = settings.stagger else {
-        return Ok(());
-    };
-    if stagger > DURATION_MAX {
-        return mistake("the stagger must be at most 30 days");
-    }
-    if let Pacing::Batches { wait, .. } = settings.pacing
-        && !wait.is_zero()
-        && stagger > wait
-    {
-        return mistake(format!(
-            "a stagger of {stagger:?} is longer than the wait of {wait:?} between batches, so that \
-             the rate would never be reached: give a shorter one"
-        ));
-    }
-    if let Stop::After(duration) = settings.stop
-        && stagger > duration
-    {
-        return mistake(format!(
-            "a stagger of {stagger:?} is longer than the duration of {duration:?}, so that some \
-             connections would never send: give a shorter one"
-        ));
-    }
-    Ok(())
-}
-
-fn check_in_flight(in_flight: Option<u32>) -> Result<(), ScenarioError> {
-    match in_flight {
-        Some(0) => mistake("there must be at least 1 message in flight per connection"),
-        Some(n) if n > IN_FLIGHT_MAX => mistake(format!(
-            "{n} messages in flight per connection are more than the maximum of {IN_FLIGHT_MAX}"
-        )),
-        Some(_) | None => Ok(()),
-    }
-}
-
-fn check_rate(what: &str, rate: f64) -> Result<(), ScenarioError> {
-    if rate.is_finite() && (RATE_MIN..=RATE_MAX).contains(&rate) {
-        return Ok(());
-    }
-    mistake(format!(
-        "the {what} must be between {RATE_MIN} and {RATE_MAX} per second, not {rate}"
-    ))
-}
-
-fn check_workload(settings: &Settings) -> Result<(), ScenarioError> {
-    if settings.replies == 0 {
-        return mistake("there must be at least 1 reply per message");
-    }
-    match settings.workload {
-        Workload::Echo { size, .. }
-        | Workload::Alternating { size }
-        | Workload::Amplify { size, .. }
-            if size > SIZE_MAX =>
-        {
-            mistake(format!(
-                "a message of {size} bytes is more than the maximum of {SIZE_MAX}"
-            ))
-        }
-        Workload::Amplify { size, .. } if size < AMPLIFY_SIZE_MIN => mistake(format!(
-            "an amplify message needs at least {AMPLIFY_SIZE_MIN} bytes for its fields, not {size}"
-        )),
-        Workload::Echo { .. } | Workload::Alternating { .. } | Workload::Amplify { .. } => Ok(()),
-    }
-}
-
-fn check_headers(settings: &Settings) -> Result<(), ScenarioError> {
-    let token = |text: &str| {
-        !text.is_empty()
-            && text
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
-    };
-    for (name, value) in &settings.headers {
-        if !token(name) {
-            return mistake(format!("`{name}` is not the name of a header field"));
-        }
-        if value.bytes().any(|b| b < 0x20 && b != b'\t' || b == 0x7f) {
-            return mistake(format!(
-                "the value of header `{name}` holds a control character"
-            ));
-        }
-        let request = UpgradeRequest {
-            host: "localhost".to_owned(),
-            target: "/".to_owned(),
-            subprotocols: Vec::new(),
-            headers: vec![(name.clone(), value.clone())],
-            deflate: None,
-            key: ClientKey::generate(random_mask),
-        };
-        if request.encode().is_err() {
-            return mistake(format!(
-                "the header `{name}` is part of every upgrade and cannot be given"
-            ));
-        }
-    }
-    match settings.subprotocols.iter().find(|name| !token(name)) {
-        Some(name) => mistake(format!("`{name}` is not the name of a subprotocol")),
-        None => Ok(()),
-    }
-}
-
-fn mistake<T>(sentence: impl Into<String>) -> Result<T, ScenarioError> {
-    Err(ScenarioError::new(sentence))
-}
-
-/// Connections of one run: their number takes 30 bits of a payload's header.
-const CONNECTIONS_MAX: u32 = 10_000_000;
-/// Worker threads of one run.
-const THREADS_MAX: u32 = 1024;
-/// Messages in flight on one connection; each costs 32 bytes of ledger.
-const IN_FLIGHT_MAX: u32 = 65_536;
-/// Slowest rate: one per 1000 s, the resolution of the schedule.
-const RATE_MIN: f64 = 0.001;
-/// Fastest rate; far above what one machine sends.
-const RATE_MAX: f64 = 1e9;
-/// Longest of all durations.
-const DURATION_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Longest delay of the stand-in link: it keeps 24 bytes per message meanwhile.
-const LINK_DELAY_MAX: Duration = Duration::from_secs(60);
 /// Largest payload: what a session takes by default.
-const SIZE_MAX: usize = 16 * 1024 * 1024;
+pub(crate) const SIZE_MAX: usize = 16 * 1024 * 1024;
 /// The fields of uwebsocket-benchmark with the longest numbers and one byte of filler.
 pub(crate) const AMPLIFY_SIZE_MIN: usize = 112;
-/// Shortest pause before a connection is made again: a refused port must not be hammered.
-pub(crate) const RECONNECT_DELAY_MIN: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests;

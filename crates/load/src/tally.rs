@@ -9,7 +9,7 @@ use moonwire_report::{Handshake, Histogram};
 
 use crate::ledger::Reply;
 
-/// Histograms and counters of one worker and one interval, or the sum of many. About 3 MiB, all
+/// Histograms and counters of one worker and one interval, or the sum of many. About 4 MiB, all
 /// taken at once.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
@@ -30,6 +30,10 @@ pub(crate) struct Tally {
     pub(crate) closes: BTreeMap<u16, u64>,
     /// Cipher suites of the connections over TLS that came up. Bounded by those that we offer.
     pub(crate) ciphers: BTreeMap<String, u64>,
+    /// From the loss of a connection until it was up again.
+    pub(crate) recovery: Histogram,
+    /// Connections that came back, by the attempts that took. Bounded by [`ATTEMPTS_MAX`].
+    pub(crate) recovery_attempts: BTreeMap<u32, u64>,
     pub(crate) occupancy: Occupancy,
 }
 
@@ -118,6 +122,13 @@ impl Tally {
         }
     }
 
+    /// Records that a connection is up again.
+    pub(crate) fn recovered(&mut self, recovery_ns: u64, attempts: u32) {
+        self.recovery.record(recovery_ns);
+        let attempts = attempts.min(ATTEMPTS_MAX);
+        *self.recovery_attempts.entry(attempts).or_insert(0) += 1;
+    }
+
     /// Counts the close code of a connection that ended.
     pub(crate) fn closed(&mut self, code: u16) {
         *self.closes.entry(code).or_insert(0) += 1;
@@ -144,6 +155,9 @@ impl Tally {
         for (&code, count) in &other.closes {
             *self.closes.entry(code).or_insert(0) += count;
         }
+        for (&attempts, count) in &other.recovery_attempts {
+            *self.recovery_attempts.entry(attempts).or_insert(0) += count;
+        }
         for (cipher, count) in &other.ciphers {
             *self.ciphers.entry(cipher.clone()).or_insert(0) += count;
         }
@@ -160,10 +174,11 @@ impl Tally {
         self.errors.clear();
         self.closes.clear();
         self.ciphers.clear();
+        self.recovery_attempts.clear();
         self.occupancy = Occupancy::default();
     }
 
-    fn histograms(&self) -> [&Histogram; 12] {
+    fn histograms(&self) -> [&Histogram; 14] {
         [
             &self.response,
             &self.service,
@@ -176,11 +191,13 @@ impl Tally {
             &self.handshake.tls,
             &self.handshake.upgrade,
             &self.handshake.total,
+            &self.handshake.response,
+            &self.recovery,
             &self.heartbeat,
         ]
     }
 
-    fn histograms_mut(&mut self) -> [&mut Histogram; 12] {
+    fn histograms_mut(&mut self) -> [&mut Histogram; 14] {
         [
             &mut self.response,
             &mut self.service,
@@ -193,6 +210,8 @@ impl Tally {
             &mut self.handshake.tls,
             &mut self.handshake.upgrade,
             &mut self.handshake.total,
+            &mut self.handshake.response,
+            &mut self.recovery,
             &mut self.heartbeat,
         ]
     }
@@ -333,6 +352,8 @@ impl Occupancy {
     }
 }
 
+/// Attempts that are told apart; more count as so many.
+const ATTEMPTS_MAX: u32 = 100;
 /// Different texts of errors that are told apart.
 const KINDS_MAX: usize = 200;
 /// A clock that does not fit spoils all samples or those after it was set; a stamp that was held

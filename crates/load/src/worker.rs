@@ -7,6 +7,8 @@
 mod connect;
 mod receive;
 mod send;
+mod short_lived;
+mod unsent;
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -19,12 +21,14 @@ use moonwire_proto::{CloseCode, UpgradeRequest};
 use crate::client::{Client, State};
 use crate::cpu::ThreadCpu;
 use crate::desk::Desk;
+use crate::meter::Metered;
 use crate::plan::Plan;
-use crate::scenario::Reconnect;
+use crate::reconnect::Reconnect;
 use crate::schedule::NEVER;
 use crate::tally::Tally;
 
 pub(crate) use send::wall_ns;
+use short_lived::share_of_open;
 
 /// What workers and the thread that started them share.
 #[derive(Debug)]
@@ -102,7 +106,7 @@ pub(crate) enum Stage {
 
 /// One worker; owns every connection whose number is its own number modulo the workers.
 pub(crate) struct Worker<D> {
-    driver: D,
+    driver: Metered<D>,
     plan: Arc<Plan>,
     shared: Arc<Shared>,
     reports: Sender<Report>,
@@ -125,10 +129,15 @@ pub(crate) struct Worker<D> {
     now_ns: u64,
     /// When the first connection may be attempted.
     born_ns: u64,
-    /// Clients that were not attempted yet: `clients[next_connect..]`.
+    /// The clients in the order in which they are attempted; those from `next_connect` on were not
+    /// yet.
+    order: Vec<u32>,
     next_connect: usize,
     /// Handshakes in flight here, each holding one of the shared ones.
     handshaking: usize,
+    /// Clients that have a socket, and most that may.
+    open: usize,
+    open_max: usize,
     /// Clients that are up, connecting, or to be connected again.
     alive: usize,
     /// Clients that are up.
@@ -174,12 +183,19 @@ impl<D: Driver> Worker<D> {
         let total = parts.plan.scenario.connections_total();
         let clients: Vec<Client> = (parts.number..total)
             .step_by(parts.workers as usize)
-            .map(Client::new)
+            .map(|number| Client::new(number, parts.plan.quota))
             .collect();
+        let scenario = &parts.plan.scenario;
+        let mut order: Vec<u32> = (0..clients.len() as u32).collect();
+        order.sort_by_key(|&index| {
+            let number = clients[index as usize].number;
+            parts.plan.connect_offset_ns(number)
+        });
         Self {
+            open_max: share_of_open(scenario, parts.number, parts.workers),
             requests: parts.plan.requests(),
             alive: clients.len(),
-            driver: parts.driver,
+            driver: Metered::new(parts.driver),
             plan: parts.plan,
             shared: parts.shared,
             reports: parts.reports,
@@ -195,8 +211,10 @@ impl<D: Driver> Worker<D> {
             stage: Stage::Waiting,
             now_ns: parts.born_ns,
             born_ns: parts.born_ns,
+            order,
             next_connect: 0,
             handshaking: 0,
+            open: 0,
             up: 0,
             settled: false,
             progress_ns: parts.born_ns,
@@ -236,6 +254,7 @@ impl<D: Driver> Worker<D> {
             self.advance();
         }
         self.desk.finish();
+        self.count_bytes_sent();
         self.desk.tally.occupancy.cut(self.now_ns);
         let second = self.now_ns.saturating_sub(self.start_ns()) / SECOND_NS;
         let result = Box::new(Finish {
@@ -302,6 +321,7 @@ impl<D: Driver> Worker<D> {
         let Ok(mut spare) = self.spares.try_recv() else {
             return;
         };
+        self.count_bytes_sent();
         // Messages of this turn were stamped after its beginning and belong to this interval.
         let cut_ns = self.now_ns.max(self.desk.last_sent_ns);
         spare.occupancy = self.desk.tally.occupancy.cut(cut_ns);
@@ -322,6 +342,10 @@ impl<D: Driver> Worker<D> {
         });
     }
 
+    fn count_bytes_sent(&mut self) {
+        self.desk.tally.counters.bytes_sent += self.driver.take_bytes_sent();
+    }
+
     /// Gives slots back that were held by replies nobody expects any more.
     fn expire_replies(&mut self) {
         if self.stage != Stage::Sending {
@@ -339,11 +363,16 @@ impl<D: Driver> Worker<D> {
                     .free_slot(&self.plan, index as u32, &mut client.track, self.now_ns);
             }
         }
+        if expired && self.plan.is_short_lived() {
+            for index in 0..self.clients.len() {
+                self.leave_if_done(index as u32);
+            }
+        }
         // A counted closed loop would go on for ever against a server that is silent or gone.
         let progress_ns = self.desk.last_reply_ns.max(self.start_ns());
         self.stalled |= (expired || self.is_waiting_for_connections())
             && self.plan.is_closed()
-            && self.plan.is_counted()
+            && (self.plan.is_counted() || self.plan.is_short_lived())
             && progress_ns < before_ns;
     }
 
@@ -395,8 +424,18 @@ impl<D: Driver> Worker<D> {
         let waited_ns = self.now_ns.saturating_sub(self.progress_ns);
         let pending = self.alive - self.up;
         if pending == 0 || self.is_retrying_in_vain(waited_ns) {
-            self.report_settled(self.up as u64);
+            self.report_settled(if self.plan.is_short_lived() {
+                self.were_up()
+            } else {
+                self.up as u64
+            });
         }
+    }
+
+    /// Connections that came up, though they may be closed again.
+    fn were_up(&self) -> u64 {
+        let were_up = self.clients.iter().filter(|client| client.track.was_up);
+        were_up.count() as u64
     }
 
     fn report_settled(&mut self, online: u64) {
@@ -429,8 +468,7 @@ impl<D: Driver> Worker<D> {
 
     fn leave_sending(&mut self, patience_ns: u64) {
         // Without a barrier, sending may be over before every connection was tried.
-        let were_up = self.clients.iter().filter(|client| client.track.was_up);
-        self.report_settled(were_up.count() as u64);
+        self.report_settled(self.were_up());
         self.count_unsent();
         self.sending_end_ns = self.now_ns;
         let last_ns = self.desk.last_sent_ns.max(self.start_ns());
@@ -445,38 +483,6 @@ impl<D: Driver> Worker<D> {
             self.cpu = Some((now.since(before), wall_ns));
         }
         self.enter(Stage::Draining);
-    }
-
-    /// Counts what was due and is not sent, by who was in its way.
-    fn count_unsent(&mut self) {
-        let until_ns = if self.is_given_up() {
-            NEVER
-        } else {
-            self.now_ns.saturating_sub(self.start_ns())
-        };
-        if self.plan.is_counted() {
-            // What a closed loop did not come to, because its peer did not answer.
-            self.unsent_waiting += self.desk.budget();
-        }
-        let schedule = &self.plan.schedule;
-        for client in &self.clients {
-            let Client { number, track, .. } = client;
-            let due = match &track.cursor {
-                Some(cursor) => schedule.due_before(*number, cursor, until_ns),
-                // It never came up, and its messages were due nevertheless.
-                None if self.plan.is_closed() && self.plan.is_counted() => {
-                    schedule.join(*number, 0).left()
-                }
-                None => schedule.due_before(*number, &schedule.join(*number, 0), until_ns),
-            };
-            let is_up = client.state == State::Up;
-            if is_up && !track.blocked {
-                self.unsent_ready += due;
-            } else {
-                self.unsent_waiting += due;
-                self.unsent_down += if is_up { 0 } else { due };
-            }
-        }
     }
 
     fn enter_closing(&mut self) {
@@ -525,6 +531,9 @@ impl<D: Driver> Worker<D> {
             return true;
         }
         let ended = self.now_ns >= self.end_ns();
+        if self.plan.is_short_lived() {
+            return ended || self.alive == 0;
+        }
         if self.plan.is_closed() {
             return ended || self.desk.is_budget_spent() && self.is_everyone_in();
         }

@@ -165,6 +165,7 @@ impl Session {
         let handshake = Handshake::Client(ClientHandshake {
             reader: ResponseReader::new(request, &limits.protocol),
             request: Some(request.encode().map_err(ConnectError::Request)?),
+            is_unmasked: false,
             started: now,
             connected: None,
             secured: None,
@@ -174,6 +175,16 @@ impl Session {
             .transpose();
         let tls = tls.map_err(ConnectError::Tls)?;
         Ok(Self::new(socket, peer, tls, handshake, limits, now))
+    }
+
+    /// Client, before the upgrade: nothing is masked, which servers must refuse (RFC 6455, 5.1). For
+    /// tests of servers.
+    pub fn omit_masks(&mut self) {
+        if let Stage::Handshake(handshake) = &mut self.stage
+            && let Handshake::Client(client) = handshake.as_mut()
+        {
+            client.is_unmasked = true;
+        }
     }
 
     fn new(

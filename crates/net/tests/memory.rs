@@ -15,7 +15,7 @@ use moonwire_net::{
     ClientTls, Completion, Driver, EpollDriver, Flushed, Plaintext, ServerTls, Session,
     SessionEvent, SessionLimits, SocketId, Timers, Trust, listen_socket, random_mask,
 };
-use moonwire_proto::{Acceptance, ClientKey, Opcode, UpgradeRequest};
+use moonwire_proto::{Acceptance, ClientKey, Opcode, UpgradeRequest, WebSocketVersion};
 
 /// Counts what each thread holds; a thread frees here what it allocated itself.
 struct Counting;
@@ -154,6 +154,7 @@ impl World {
             subprotocols: Vec::new(),
             headers: Vec::new(),
             deflate: None,
+            version: WebSocketVersion::default(),
             key: ClientKey::generate(random_mask),
         };
         let socket = self.driver.connect(&addr.into()).unwrap();

@@ -42,7 +42,8 @@ pub use deflate::{
 pub use error::{ProtocolError, SendError};
 pub use handshake::{
     Acceptance, BuildError, ClientKey, Headers, Request, RequestError, RequestReader, Response,
-    ResponseError, ResponseReader, UpgradeRequest, accept_key, accept_response, refusal,
+    ResponseError, ResponseReader, UpgradeRequest, WebSocketVersion, accept_key, accept_response,
+    refusal,
 };
 pub use limits::Limits;
 pub use opcode::Opcode;

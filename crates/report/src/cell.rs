@@ -37,6 +37,8 @@ pub struct Cell {
     pub handshake: Handshake,
     /// Connection counters.
     pub connects: Connects,
+    /// How lost connections came back.
+    pub recovery: Recovery,
     /// Connections that came up over TLS, by the cipher suite they agreed on.
     pub ciphers: BTreeMap<String, u64>,
     /// Byte counters.
@@ -79,6 +81,12 @@ pub struct Parameters {
     pub rate_per_s: Option<f64>,
     /// Most messages in flight per connection.
     pub in_flight: Option<u64>,
+    /// Messages of one connection before it closes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages_per_connection: Option<u64>,
+    /// Most connections open at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_max: Option<u64>,
     /// Delay of the link per direction, milliseconds.
     pub link_delay_ms: Option<f64>,
     /// Jitter of the link per direction, milliseconds.
@@ -143,6 +151,18 @@ pub struct Handshake {
     pub upgrade: Histogram,
     /// All of it.
     pub total: Histogram,
+    /// From the intended start to the 101, with the wait for a slot and attempts that failed; empty
+    /// where connections have no such time.
+    pub response: Histogram,
+}
+
+/// How connections that were lost came back.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recovery {
+    /// From the loss to the next 101.
+    pub time: Histogram,
+    /// Connections that came back, by the attempts that took.
+    pub attempts: BTreeMap<String, u64>,
 }
 
 impl OneWay {
@@ -209,6 +229,8 @@ impl Parameters {
         part("g", self.stagger_ms.filter(|_| self.is_bunched()), "");
         part("q", self.rate_per_s, "");
         part("p", self.in_flight.and_then(count), "");
+        part("m", self.messages_per_connection.and_then(count), "");
+        part("o", self.open_max.and_then(count), "");
         part("s", count(self.message_bytes), "");
         part("r", count(self.replies), "");
         part("l", self.link_delay_ms, "ms");
@@ -249,6 +271,8 @@ struct CellOut<'a> {
     latency: LatencyOut<'a>,
     handshake: HandshakeOut,
     connects: Connects,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recovery: Option<RecoveryOut<'a>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     ciphers: &'a BTreeMap<String, u64>,
     bytes: Bytes,
@@ -280,6 +304,14 @@ struct HandshakeOut {
     tls: Quantiles,
     upgrade: Quantiles,
     total: Quantiles,
+    response: Quantiles,
+}
+
+#[derive(Serialize)]
+struct RecoveryOut<'a> {
+    #[serde(flatten)]
+    time: Quantiles,
+    attempts: &'a BTreeMap<String, u64>,
 }
 
 #[derive(Serialize)]
@@ -295,6 +327,9 @@ struct HistogramsOut<'a> {
     handshake_tls: &'a Histogram,
     handshake_upgrade: &'a Histogram,
     handshake_total: &'a Histogram,
+    handshake_response: &'a Histogram,
+    #[serde(skip_serializing_if = "Histogram::is_empty")]
+    recovery: &'a Histogram,
 }
 
 impl<'a> CellOut<'a> {
@@ -312,6 +347,7 @@ impl<'a> CellOut<'a> {
             latency: LatencyOut::of(&cell.latency),
             handshake: HandshakeOut::of(&cell.handshake),
             connects: cell.connects,
+            recovery: RecoveryOut::of(&cell.recovery),
             ciphers: &cell.ciphers,
             bytes: cell.bytes,
             rate: cell.rate,
@@ -320,7 +356,7 @@ impl<'a> CellOut<'a> {
             link: &cell.link,
             scenario: &cell.scenario,
             intervals: &cell.intervals,
-            histograms: HistogramsOut::of(&cell.latency, &cell.handshake),
+            histograms: HistogramsOut::of(cell),
         }
     }
 }
@@ -348,12 +384,23 @@ impl HandshakeOut {
             tls: Quantiles::of(&handshake.tls),
             upgrade: Quantiles::of(&handshake.upgrade),
             total: Quantiles::of(&handshake.total),
+            response: Quantiles::of(&handshake.response),
         }
     }
 }
 
+impl<'a> RecoveryOut<'a> {
+    fn of(recovery: &'a Recovery) -> Option<Self> {
+        (!recovery.time.is_empty()).then(|| Self {
+            time: Quantiles::of(&recovery.time),
+            attempts: &recovery.attempts,
+        })
+    }
+}
+
 impl<'a> HistogramsOut<'a> {
-    fn of(latency: &'a Latencies, handshake: &'a Handshake) -> Self {
+    fn of(cell: &'a Cell) -> Self {
+        let (latency, handshake) = (&cell.latency, &cell.handshake);
         Self {
             response: &latency.response,
             service: &latency.service,
@@ -366,6 +413,8 @@ impl<'a> HistogramsOut<'a> {
             handshake_tls: &handshake.tls,
             handshake_upgrade: &handshake.upgrade,
             handshake_total: &handshake.total,
+            handshake_response: &handshake.response,
+            recovery: &cell.recovery.time,
         }
     }
 }
@@ -393,6 +442,8 @@ struct CellIn {
     #[serde(default)]
     connects: Connects,
     #[serde(default)]
+    recovery: RecoveryIn,
+    #[serde(default)]
     ciphers: BTreeMap<String, u64>,
     #[serde(default)]
     bytes: Bytes,
@@ -419,6 +470,12 @@ struct LatencyIn {
     one_way_refused: Option<String>,
 }
 
+#[derive(Default, Deserialize)]
+struct RecoveryIn {
+    #[serde(default)]
+    attempts: BTreeMap<String, u64>,
+}
+
 #[derive(Deserialize)]
 struct HistogramsIn {
     response: Histogram,
@@ -432,6 +489,10 @@ struct HistogramsIn {
     handshake_tls: Histogram,
     handshake_upgrade: Histogram,
     handshake_total: Histogram,
+    #[serde(default)]
+    handshake_response: Histogram,
+    #[serde(default)]
+    recovery: Histogram,
 }
 
 impl From<CellIn> for Cell {
@@ -466,8 +527,13 @@ impl From<CellIn> for Cell {
                 tls: file.histograms.handshake_tls,
                 upgrade: file.histograms.handshake_upgrade,
                 total: file.histograms.handshake_total,
+                response: file.histograms.handshake_response,
             },
             connects: file.connects,
+            recovery: Recovery {
+                time: file.histograms.recovery,
+                attempts: file.recovery.attempts,
+            },
             ciphers: file.ciphers,
             bytes: file.bytes,
             rate: file.rate,

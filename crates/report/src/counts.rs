@@ -28,7 +28,7 @@ pub struct Messages {
     pub unexpected: u64,
 }
 
-/// Bytes on the wire above TCP: handshake and frame headers included, TLS records not.
+/// Bytes on the wire above TCP: handshakes, frame headers and TLS records included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Bytes {
@@ -64,6 +64,8 @@ pub struct Connects {
     pub retried: u64,
     /// Connections made again after they had been up.
     pub reconnected: u64,
+    /// Connections that were lost before this end wanted it.
+    pub disconnected: u64,
     /// Those that agreed on compression, each time they were made; `None` if it was not offered.
     pub compressed: Option<u64>,
     /// Milliseconds from the first attempt until every connection was up; `None` if never.

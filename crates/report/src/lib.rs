@@ -35,7 +35,7 @@ mod tables;
 mod verdict;
 
 // The public interface is:
-pub use crate::cell::{Cell, Handshake, Latencies, OneWay, Parameters};
+pub use crate::cell::{Cell, Handshake, Latencies, OneWay, Parameters, Recovery};
 pub use crate::compare::{Change, Comparison, compare};
 pub use crate::contest::Contest;
 pub use crate::counts::{Bytes, Connects, Messages, Rate};

@@ -122,6 +122,9 @@ pub(crate) fn connections(cell: &Cell) -> String {
             format::count(connects.reconnected)
         ));
     }
+    if connects.disconnected > 0 {
+        text.push_str(&format!(", {} lost", format::count(connects.disconnected)));
+    }
     if let Some(compressed) = connects.compressed {
         text.push_str(&match compressed {
             0 => ", none compressed: the server declined".to_owned(),

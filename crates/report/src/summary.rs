@@ -48,6 +48,11 @@ fn load_summary(cell: &Cell, style: Style) -> String {
         text.push_str(&section("Latency", style));
         text.push_str(&latencies.to_text());
     }
+    if cell.parameters.messages_per_connection.is_some() {
+        // What thor printed of such a run.
+        text.push_str(&section("Percentiles", style));
+        text.push_str(&tables::ladder_table(cell).to_text());
+    }
     if !cell.latency.response.is_empty() {
         if let Some(reason) = cell.latency.one_way.refusal() {
             text.push_str(&format!("  no one-way latency: {reason}\n"));

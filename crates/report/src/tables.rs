@@ -73,10 +73,12 @@ pub(crate) fn latencies(cell: &Cell) -> Vec<(&'static str, &Histogram)> {
         all.push(("round trip, seed", &latency.round_trip_seed));
     }
     all.extend([
+        ("handshake response", &handshake.response),
         ("handshake", &handshake.total),
         ("  TCP", &handshake.tcp),
         ("  TLS", &handshake.tls),
         ("  upgrade", &handshake.upgrade),
+        ("recovery", &cell.recovery.time),
     ]);
     all.retain(|(_, histogram)| !histogram.is_empty());
     all

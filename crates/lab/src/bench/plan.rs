@@ -306,6 +306,7 @@ fn plan(
         link_loss: (spec.link_loss > 0.0).then_some(spec.link_loss),
         link_rate_bit_per_s: spec.link_rate_bit_per_s,
         link_queue_bytes: spec.link_queue_bytes.map(|bytes| bytes as u64),
+        ..Parameters::default()
     };
     CellPlan {
         parameters,

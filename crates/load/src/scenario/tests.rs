@@ -51,6 +51,55 @@ fn each_mistake_has_its_sentence() {
 }
 
 #[test]
+fn short_lived_connections_have_their_sentences_too() {
+    let short = |change: fn(&mut Settings)| {
+        sentence(|s| {
+            s.messages_per_connection = Some(1);
+            s.stop = Stop::Schedule;
+            s.barrier = false;
+            change(s);
+        })
+    };
+    assert!(short(|s| s.messages_per_connection = Some(0)).contains("at least 1 message per"));
+    assert!(short(|s| s.open_max = Some(0)).contains("room for at least 1"));
+    assert!(short(|s| s.stop = Stop::Messages(5)).contains("one of the two"));
+    assert!(short(|s| s.stagger = Some(Duration::ZERO)).contains("no stagger"));
+    assert!(short(|s| s.pacing = Pacing::Hold).contains("a rate of connections"));
+    let barrier = |s: &mut Settings| (s.barrier, s.open_max) = (true, Some(9));
+    assert!(short(barrier).contains("give no barrier"));
+    assert!(sentence(|s| s.open_max = Some(5)).contains("make no room"));
+}
+
+#[test]
+fn short_lived_connections_know_their_messages() {
+    let scenario = Scenario::new(Settings {
+        messages_per_connection: Some(3),
+        open_max: Some(4),
+        barrier: false,
+        stop: Stop::Schedule,
+        threads: 9,
+        ..settings()
+    })
+    .unwrap();
+    assert_eq!(scenario.messages_planned(), Some(30));
+    assert_eq!((scenario.workers(), scenario.open_max()), (4, 4));
+}
+
+#[test]
+fn pauses_that_cannot_grow_are_refused() {
+    let ms = Duration::from_millis;
+    let pauses = |first, max| Reconnect::Exponential {
+        first,
+        max,
+        jitter: true,
+    };
+    assert!(sentence(|s| s.reconnect = pauses(ms(9), ms(8))).contains("from 9ms to 8ms"));
+    assert!(sentence(|s| s.reconnect = pauses(ms(0), ms(8))).contains("above 0"));
+    assert!(sentence(|s| s.reconnect = Reconnect::After(Duration::MAX)).contains("30 days"));
+    assert!(sentence(|s| s.reconnect = pauses(ms(1), Duration::MAX)).contains("30 days"));
+}
+
+#[test]
 fn batches_know_their_messages() {
     let mut settings = settings();
     let wait = Duration::from_secs(1);

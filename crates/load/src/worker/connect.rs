@@ -9,7 +9,7 @@ use moonwire_proto::ClientKey;
 
 use super::{SECOND_NS, Stage, Worker};
 use crate::client::State;
-use crate::scenario::{RECONNECT_DELAY_MIN, Reconnect};
+use crate::reconnect::RECONNECT_DELAY_MIN;
 use crate::schedule::{NEVER, duration_ns};
 
 impl<D: Driver> Worker<D> {
@@ -19,10 +19,10 @@ impl<D: Driver> Worker<D> {
             return;
         }
         for _ in 0..CONNECTS_PER_TURN {
-            if self.next_attempt_ns() > self.now_ns || !self.take_handshake() {
+            if self.next_attempt_ns() > self.now_ns || !self.has_room() || !self.take_handshake() {
                 return;
             }
-            let index = self.next_connect as u32;
+            let index = self.order[self.next_connect];
             self.next_connect += 1;
             self.start_connect(index);
         }
@@ -35,6 +35,8 @@ impl<D: Driver> Worker<D> {
         }
         match self.next_attempt_ns() {
             due if due > self.now_ns => due,
+            // An own one that closes wakes us.
+            _ if !self.has_room() => NEVER,
             // Due, but there is no handshake to be had. An own one that ends wakes us; other
             // workers' do not.
             _ if self.handshaking > 0 && self.shared.handshakes.load(Ordering::Relaxed) == 0 => {
@@ -49,14 +51,16 @@ impl<D: Driver> Worker<D> {
 
     /// When the next client that was never attempted is to be.
     fn next_attempt_ns(&self) -> u64 {
-        let Some(client) = self.clients.get(self.next_connect) else {
-            return NEVER;
-        };
-        let offset_ns = match self.plan.scenario.connect_rate {
-            Some(rate) => (f64::from(client.number) * 1e9 / rate) as u64,
-            None => 0,
-        };
-        self.born_ns + offset_ns
+        match self.order.get(self.next_connect) {
+            Some(&index) => self.intended_ns(self.clients[index as usize].number),
+            None => NEVER,
+        }
+    }
+
+    /// When connection `number` is to be attempted for the first time.
+    fn intended_ns(&self, number: u32) -> u64 {
+        self.born_ns
+            .saturating_add(self.plan.connect_offset_ns(number))
     }
 
     fn take_handshake(&self) -> bool {
@@ -69,6 +73,7 @@ impl<D: Driver> Worker<D> {
 
     fn start_connect(&mut self, index: u32) {
         self.handshaking += 1;
+        self.open += 1;
         let client = &mut self.clients[index as usize];
         client.state = State::Connecting;
         let number = client.number;
@@ -87,7 +92,10 @@ impl<D: Driver> Worker<D> {
                     .map_err(|error| (Some(socket), error.to_string()))
             });
         match started {
-            Ok(session) => {
+            Ok(mut session) => {
+                if !self.plan.scenario.masked {
+                    session.omit_masks();
+                }
                 self.remember(session.socket(), index);
                 self.timers.arm(index, session.deadline());
                 self.clients[index as usize].session = Some(session);
@@ -124,6 +132,7 @@ impl<D: Driver> Worker<D> {
         self.up += 1;
         self.timers.disarm(index);
         self.shared.online.fetch_add(1, Ordering::Relaxed);
+        let intended_ns = self.intended_ns(self.clients[index as usize].number);
         let tally = &mut self.desk.tally;
         tally.counters.connects_ok += 1;
         tally.counters.connects_compressed += u64::from(is_compressed);
@@ -143,9 +152,19 @@ impl<D: Driver> Worker<D> {
             *tally.ciphers.entry(cipher.to_owned()).or_insert(0) += 1;
         }
         client.state = State::Up;
-        client.track.up_ns = self.now_ns;
-        tally.counters.reconnected += u64::from(client.track.was_up);
-        client.track.was_up = true;
+        let track = &mut client.track;
+        track.up_ns = self.now_ns;
+        let retries = std::mem::take(&mut track.retries);
+        let lost_ns = std::mem::replace(&mut track.lost_ns, NEVER);
+        if lost_ns != NEVER {
+            tally.recovered(self.now_ns.saturating_sub(lost_ns), retries);
+        }
+        tally.counters.reconnected += u64::from(track.was_up);
+        if !std::mem::replace(&mut track.was_up, true) && self.plan.is_connect_paced() {
+            // Slots and attempts that it waited for are part of what a user waits.
+            let response_ns = self.now_ns.saturating_sub(intended_ns);
+            tally.handshake.response.record(response_ns);
+        }
         if self.stage == Stage::Sending {
             let start_ns = self.shared.start_ns.load(Ordering::Acquire);
             let joined_ns = self.now_ns.saturating_sub(start_ns);
@@ -170,10 +189,14 @@ impl<D: Driver> Worker<D> {
                 self.desk.tally.counters.connects_failed += 1;
                 self.release_handshake();
             }
-            State::Up => {
+            State::Up | State::Leaving => {
+                let early = matches!(self.stage, Stage::Sending | Stage::Draining)
+                    && client.state == State::Up;
                 client.state = State::Ended;
-                let early = matches!(self.stage, Stage::Sending | Stage::Draining);
-                self.desk.tally.counters.disconnected += u64::from(early);
+                if early {
+                    self.desk.tally.counters.disconnected += 1;
+                    client.track.lost_ns = self.now_ns;
+                }
                 self.shared.online.fetch_sub(1, Ordering::Relaxed);
                 client.track.blocked = false;
                 client.track.due_ns = NEVER;
@@ -193,13 +216,15 @@ impl<D: Driver> Worker<D> {
         let client = &mut self.clients[index as usize];
         client.session = None;
         self.timers.disarm(index);
-        match self.plan.scenario.reconnect {
-            Reconnect::After(delay) if self.stage < Stage::Draining => {
-                let at_ns = self.now_ns + duration_ns(delay.max(RECONNECT_DELAY_MIN));
+        self.open -= 1;
+        let is_wanted = self.stage < Stage::Draining && client.track.quota > 0;
+        match self.plan.pause(client.number, &client.track) {
+            Some(pause) if is_wanted => {
+                let at_ns = self.now_ns.saturating_add(duration_ns(pause));
                 client.state = State::Retrying { at_ns };
                 self.timers.arm(index, Some(Time::from_nanos(at_ns)));
             }
-            Reconnect::After(_) | Reconnect::Never => {
+            Some(_) | None => {
                 client.state = State::Down;
                 self.desk.finish_client(&mut client.track);
                 self.alive -= 1;
@@ -212,8 +237,11 @@ impl<D: Driver> Worker<D> {
         if self.stage >= Stage::Draining {
             return;
         }
-        if self.take_handshake() {
+        if self.has_room() && self.take_handshake() {
             self.desk.tally.counters.connects_retried += 1;
+            let track = &mut self.clients[index as usize].track;
+            track.retries = track.retries.saturating_add(1);
+            track.retries_total = track.retries_total.wrapping_add(1);
             self.start_connect(index);
         } else {
             let later = Time::from_nanos(self.now_ns + HANDSHAKE_POLL_NS);

@@ -5,7 +5,7 @@ use std::io;
 use moonwire_net::{
     Completion, Driver, HandshakeTimings, ReceiveBuffer, Session, SessionEvent, SocketId, Time,
 };
-use moonwire_proto::CloseCode;
+use moonwire_proto::{CloseCode, Response};
 
 use super::{Stage, Worker};
 use crate::client::State;
@@ -101,6 +101,7 @@ impl<D: Driver> Worker<D> {
             let client = &mut self.clients[index as usize];
             self.desk.touch(index, &mut client.track);
             self.apply(index, upgraded);
+            self.leave_if_done(index);
             self.apply(index, ended);
         }
         self.driver.recycle(buffer);
@@ -191,10 +192,14 @@ impl<D: Driver> Worker<D> {
                 is_compressed,
             }) => self.upgraded(index, &timings, is_compressed),
             Some(Consequence::Ended { code, error }) => {
-                if self.clients[index as usize].state == State::Up {
+                let state = self.clients[index as usize].state;
+                if matches!(state, State::Up | State::Leaving) {
                     self.desk.tally.closed(code);
                 }
-                if let Some(sentence) = error.filter(|_| self.stage != Stage::Closing) {
+                if let Some(mut sentence) = error.filter(|_| self.stage != Stage::Closing) {
+                    if code == PROTOCOL_ERROR && !self.plan.scenario.masked {
+                        sentence.push_str(" (frames were sent without a mask)");
+                    }
                     self.desk.tally.error(&sentence);
                 }
                 self.end(index);
@@ -232,12 +237,7 @@ fn consequence(event: SessionEvent<'_>) -> Option<Consequence> {
                 is_compressed: response.deflate().is_some(),
             });
         }
-        SessionEvent::Refused { status, .. } => (
-            ABNORMAL,
-            Some(format!(
-                "the server answered {status} instead of an upgrade"
-            )),
-        ),
+        SessionEvent::Refused { status, response } => (ABNORMAL, Some(refusal(status, &response))),
         SessionEvent::Closed {
             code,
             reason,
@@ -256,6 +256,17 @@ fn consequence(event: SessionEvent<'_>) -> Option<Consequence> {
     Some(Consequence::Ended { code, error })
 }
 
+/// An answer that is no upgrade, with the versions that the server speaks instead, if it says so.
+fn refusal(status: u16, response: &Response) -> String {
+    let versions = response.headers().all("sec-websocket-version");
+    let versions: Vec<String> = versions.map(|it| it.escape_debug().to_string()).collect();
+    let sentence = format!("the server answered {status} instead of an upgrade");
+    match versions.join(", ") {
+        versions if versions.is_empty() => sentence,
+        versions => format!("{sentence}: it speaks version {versions} of WebSocket"),
+    }
+}
+
 /// A close of the server with the reason it gave. The reason is the peer's text: what is not to be
 /// shown on a terminal is escaped.
 fn farewell(code: u16, reason: &str) -> String {
@@ -271,6 +282,8 @@ const COMPLETIONS_PER_TURN: usize = 64;
 const BUFFERS_PER_STAMP: usize = 8;
 /// A larger buffer has a stamp of its own.
 const LARGE_BYTES: usize = 4096;
+/// A peer broke the protocol (RFC 6455, 7.4.1).
+const PROTOCOL_ERROR: u16 = 1002;
 /// A close frame without a code (RFC 6455, 7.1.5).
 const NO_CODE: u16 = 1005;
 /// No close frame at all (RFC 6455, 7.1.5).

@@ -7,6 +7,7 @@ use moonwire_net::{Driver, SendError};
 use super::{Stage, Worker};
 use crate::client::{Client, State, Track};
 use crate::desk::Held;
+use crate::fragments;
 use crate::ledger::Entry;
 use crate::plan::{Content, Plan};
 use crate::schedule::NEVER;
@@ -108,7 +109,13 @@ impl<D: Driver> Worker<D> {
         if self.plan.is_closed() {
             // A slot of an earlier connection is stale, and so is one after the end.
             let valid = is_up && has_slot && due_ns >= track.up_ns && due_ns < end_ns;
-            return (valid && self.desk.spend(index)).then_some((due_ns, due_ns));
+            if !self.plan.is_short_lived() {
+                return (valid && self.desk.spend(index)).then_some((due_ns, due_ns));
+            }
+            // These have messages of their own, which no other connection can send.
+            let left = track.quota.checked_sub(1).filter(|_| valid)?;
+            track.quota = left;
+            return Some((due_ns, due_ns));
         }
         if track.due_ns != due_ns {
             return None;
@@ -136,11 +143,15 @@ impl<D: Driver> Worker<D> {
                 payload.write(client.number, seq, created_at, &mut self.payload);
             }
         }
-        let before = session.write_queue_bytes();
-        session.send(self.plan.opcode(seq), &self.payload)?;
-        let framed = session.write_queue_bytes().saturating_sub(before);
-        self.desk.tally.counters.bytes_sent += framed as u64;
-        Ok(())
+        let opcode = self.plan.opcode(seq);
+        let scenario = &self.plan.scenario;
+        if scenario.fragments.is_empty() {
+            return session.send(opcode, &self.payload);
+        }
+        let place = (client.number, seq);
+        let length = self.payload.len();
+        let sizes = fragments::sizes(&scenario.fragments, scenario.seed, place, length);
+        session.send_in_parts(opcode, &self.payload, &sizes)
     }
 
     /// The socket takes no more now: the message keeps its intended time and waits.
@@ -148,8 +159,12 @@ impl<D: Driver> Worker<D> {
         let track = &mut self.clients[index as usize].track;
         track.blocked = true;
         if self.plan.is_closed() {
-            self.desk.refund(self.now_ns);
             track.owed += 1;
+            if self.plan.is_short_lived() {
+                track.quota += 1;
+            } else {
+                self.desk.refund(self.now_ns);
+            }
         }
         if error == SendError::QueueFull {
             self.desk.tally.counters.backpressured += 1;

@@ -44,6 +44,8 @@ pub(crate) enum Fault {
     CutFirstAfter(u64),
     /// Connections after so many are refused.
     RefuseAfter(u64),
+    /// So many connections are refused before the others are accepted.
+    RefuseFirst(u64),
     /// The first connection is never read.
     DeafToFirst,
     /// uwebsocket-benchmark: each message is answered so often, in milliseconds if true.
@@ -55,6 +57,8 @@ pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     /// Replies that were spoilt.
     pub(crate) spoilt: Arc<AtomicU64>,
+    /// Most connections that were open at once.
+    open_max: Arc<AtomicU64>,
 }
 
 struct State {
@@ -63,6 +67,8 @@ struct State {
     connections: AtomicU64,
     accepted: AtomicU64,
     spoilt: Arc<AtomicU64>,
+    open: AtomicU64,
+    open_max: Arc<AtomicU64>,
     dead: AtomicBool,
 }
 
@@ -70,12 +76,15 @@ impl Peer {
     pub(crate) fn start(fault: Fault) -> Self {
         let (sender, address) = channel();
         let spoilt = Arc::new(AtomicU64::new(0));
+        let open_max = Arc::new(AtomicU64::new(0));
         let state = Arc::new(State {
             fault,
             received: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             accepted: AtomicU64::new(0),
             spoilt: Arc::clone(&spoilt),
+            open: AtomicU64::new(0),
+            open_max: Arc::clone(&open_max),
             dead: AtomicBool::new(false),
         });
         thread::spawn(move || {
@@ -94,11 +103,17 @@ impl Peer {
         Self {
             address: address.recv().unwrap(),
             spoilt,
+            open_max,
         }
     }
 
     pub(crate) fn spoilt(&self) -> u64 {
         self.spoilt.load(Ordering::SeqCst)
+    }
+
+    /// Most connections that were open at once, after their upgrade.
+    pub(crate) fn open_max(&self) -> u64 {
+        self.open_max.load(Ordering::SeqCst)
     }
 
     pub(crate) fn settings(&self) -> Settings {
@@ -169,8 +184,16 @@ async fn serve(listener: TcpListener, state: Arc<State>) {
         if matches!(state.fault, Fault::RefuseAfter(count) if number >= count) {
             continue;
         }
+        if matches!(state.fault, Fault::RefuseFirst(count) if number < count) {
+            continue;
+        }
         let state = Arc::clone(&state);
-        tokio::spawn(async move { drop(talk(stream, state).await) });
+        tokio::spawn(async move {
+            let open = state.open.fetch_add(1, Ordering::SeqCst) + 1;
+            state.open_max.fetch_max(open, Ordering::SeqCst);
+            drop(talk(stream, Arc::clone(&state)).await);
+            state.open.fetch_sub(1, Ordering::SeqCst);
+        });
     }
 }
 

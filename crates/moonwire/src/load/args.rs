@@ -45,14 +45,31 @@ pub(crate) struct ConnectionArgs {
     /// New connections per second, all URLs together
     #[arg(long, value_name = "N", value_parser = quantity::rate)]
     pub(crate) conn_rate: Option<f64>,
+    /// New connections in groups instead, all URLs together: how many, and how long after the group
+    /// before, such as 50/500ms
+    #[arg(long, value_name = "N/DURATION", conflicts_with = "conn_rate")]
+    pub(crate) conn_group: Option<String>,
+    /// Start each connection later by a random time below this one
+    #[arg(long, value_name = "DURATION", value_parser = quantity::duration)]
+    pub(crate) start_delay: Option<Duration>,
     /// Handshakes in flight at once, 0 for no limit; 128 unless a --conn-rate is given
     #[arg(long, value_name = "N", value_parser = quantity::count)]
     pub(crate) conn_concurrency: Option<u64>,
     /// Send on each connection as soon as it is open instead of waiting for all of them
     #[arg(long)]
     pub(crate) no_barrier: bool,
-    /// What happens when a connection ends early: `never` or the pause before it is opened again
-    #[arg(long, value_name = "never|DURATION", default_value = "never")]
+    /// Messages that a connection sends, one after the other's reply, before it closes and the next
+    /// one opens in its place; -c counts all of them
+    #[arg(long, value_name = "MESSAGES", value_parser = quantity::positive,
+          conflicts_with_all = ["rate", "batch", "hold", "messages", "stagger"])]
+    pub(crate) per_connection: Option<u64>,
+    /// Connections open at once, from the SYN until the socket is closed, 0 for no limit
+    #[arg(long, value_name = "CONNS", requires = "per_connection", value_parser = quantity::count)]
+    pub(crate) open_max: Option<u64>,
+    /// What follows a connection that failed or was lost: `never`, the pause before it is opened
+    /// again, or pauses that double, `exponential:100ms..10s`; `exponential-jitter:100ms..10s` draws
+    /// each of them between 0 and that
+    #[arg(long, value_name = "never|PAUSE|POLICY", default_value = "never")]
     pub(crate) reconnect: String,
     /// Time allowed from the first SYN to the 101
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = quantity::duration)]
@@ -73,6 +90,9 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, value_name = "PARAMETERS", num_args = 0..=1, require_equals = true,
           default_missing_value = "")]
     pub(crate) deflate: Option<String>,
+    /// Version in the handshake: 13 is RFC 6455, 8 the drafts before it
+    #[arg(long, value_name = "8|13", default_value = "13")]
+    pub(crate) websocket_version: String,
     /// Header of the upgrade request; repeatable
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub(crate) headers: Vec<String>,
@@ -138,6 +158,23 @@ pub(crate) struct MessageArgs {
     /// Binary messages instead of text
     #[arg(long)]
     pub(crate) binary: bool,
+    /// Messages of your own: a program that reads the line `SIZE text|binary COUNT SEED` and writes
+    /// at most COUNT messages, each behind its length in 4 bytes (highest first); run before the load
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) payload_command: Option<String>,
+    /// Messages of your own: this file is one
+    #[arg(long, value_name = "FILE", conflicts_with = "payload_command")]
+    pub(crate) payload_file: Option<PathBuf>,
+    /// Messages of your own: each line of this file is one
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["payload_command", "payload_file"])]
+    pub(crate) payload_lines: Option<PathBuf>,
+    /// Frames of a message, with how often: `40:1,40:2,20:3` sends 40 % whole, 40 % in 2 and 20 % in
+    /// 3 frames; `20:100+50+rest` gives their sizes (of a compressed message after compression)
+    #[arg(long, value_name = "WEIGHT:PARTS,...")]
+    pub(crate) fragments: Option<String>,
+    /// Send frames without a mask, which servers must refuse: for tests of servers
+    #[arg(long)]
+    pub(crate) no_mask: bool,
     /// Replies expected for each message, 1 for an echo and 4 for --payload amplify unless given
     #[arg(long, value_name = "N", value_parser = quantity::positive)]
     pub(crate) replies: Option<u64>,
@@ -194,6 +231,8 @@ const EXAMPLES: &str = "Examples:
     moonwire load ws://127.0.0.1:5083/echo -c 1000 -q 10k -p 1 --slo 'p(99)<5ms'
   Compressed messages, with a window of 4 KiB for the server's:
     moonwire load ws://127.0.0.1:5083/echo --deflate='server_max_window_bits=12'
+  30,000 connections of one message each, at most 100 of them open at once:
+    moonwire load ws://127.0.0.1:5083/echo -c 30k --per-connection 1 --open-max 100
   Plain and TLS in one run, 1 KiB binary, a report in ./out:
     moonwire load ws://host/echo wss://host/echo -k --binary --message-size 1KiB --out out
 

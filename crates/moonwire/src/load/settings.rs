@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use moonwire_load::{
-    Arrival, DeflateOffer, Pacing, Reconnect, Settings, Slo, Stop, Target,
-    TimeUnit as LoadTimeUnit, Workload,
+    Arrival, ConnectGroup, DeflateOffer, FragmentShare, Pacing, PayloadSource, Reconnect, Settings,
+    Slo, Stop, Target, TimeUnit as LoadTimeUnit, WebSocketVersion, Workload,
 };
 
 use super::args::{LoadArgs, MessageArgs, PacingArgs, Payload, TimeUnit};
@@ -38,17 +38,32 @@ pub(super) fn resolve(args: &LoadArgs) -> Result<Settings> {
             (None, None) => CONNECT_CONCURRENCY_DEFAULT,
         },
         connect_rate: connections.conn_rate,
-        barrier: !connections.no_barrier,
+        connect_group: connections.conn_group.as_deref().map(group).transpose()?,
+        start_delay: connections.start_delay,
+        // Connections that make room for each other cannot wait for each other.
+        barrier: !connections.no_barrier && connections.per_connection.is_none(),
+        messages_per_connection: connections.per_connection,
+        open_max: match connections.open_max {
+            Some(0) | None => None,
+            Some(limit) => Some(small(limit, "--open-max")?),
+        },
         stagger: stagger(&args.pacing, &pacing),
         workload: workload(&args.message),
+        payloads: payloads(&args.message),
+        fragments: match &args.message.fragments {
+            Some(shares) => FragmentShare::parse_all(shares)?,
+            None => Vec::new(),
+        },
+        masked: !args.message.no_mask,
         replies: u16::try_from(replies(&args.message))
             .map_err(|_| anyhow!("--replies is at most {}", u16::MAX))?,
         pacing,
-        stop: stop(&args.pacing, &pacing),
+        stop: stop(&args.pacing, &pacing, connections.per_connection.is_some()),
         drain: args.pacing.drain,
         reconnect: reconnect(&connections.reconnect)?,
         subprotocols: connections.subprotocol.clone(),
         deflate: connections.deflate.as_deref().map(deflate).transpose()?,
+        websocket_version: version(&connections.websocket_version)?,
         headers: connections
             .headers
             .iter()
@@ -154,10 +169,11 @@ fn pacing(args: &PacingArgs) -> Result<Pacing> {
     })
 }
 
-fn stop(args: &PacingArgs, pacing: &Pacing) -> Stop {
+fn stop(args: &PacingArgs, pacing: &Pacing, is_short_lived: bool) -> Stop {
     match (args.messages, args.duration) {
         _ if matches!(pacing, Pacing::Batches { .. }) => Stop::Schedule,
         (Some(messages), _) => Stop::Messages(messages),
+        (None, None) if is_short_lived => Stop::Schedule,
         (None, duration) => Stop::After(duration.unwrap_or(DURATION_DEFAULT)),
     }
 }
@@ -184,13 +200,55 @@ fn workload(args: &MessageArgs) -> Workload {
     }
 }
 
+fn payloads(args: &MessageArgs) -> Option<PayloadSource> {
+    let command = args.payload_command.clone().map(PayloadSource::Command);
+    let file = || args.payload_file.clone().map(PayloadSource::File);
+    let lines = || args.payload_lines.clone().map(PayloadSource::Lines);
+    command.or_else(file).or_else(lines)
+}
+
+fn group(text: &str) -> Result<ConnectGroup> {
+    let read = || {
+        let (connections, every) = text.split_once('/')?;
+        Some(ConnectGroup {
+            connections: u32::try_from(quantity::positive(connections).ok()?).ok()?,
+            every: quantity::duration(every).ok()?,
+        })
+    };
+    read().with_context(|| {
+        format!("--conn-group '{text}' is not a number of connections and a time such as 50/500ms")
+    })
+}
+
+fn version(text: &str) -> Result<WebSocketVersion> {
+    match text {
+        "8" => Ok(WebSocketVersion::Hybi08),
+        "13" => Ok(WebSocketVersion::Rfc6455),
+        _ => bail!("--websocket-version '{text}' is neither 8 nor 13"),
+    }
+}
+
 fn reconnect(text: &str) -> Result<Reconnect> {
     if text == "never" {
         return Ok(Reconnect::Never);
     }
-    quantity::duration(text)
-        .map(Reconnect::After)
-        .map_err(|_| anyhow!("--reconnect '{text}' is neither 'never' nor a pause such as 500ms"))
+    if let Some((policy, pauses)) = text.split_once(':')
+        && let Some((first, max)) = pauses.split_once("..")
+        && let Some(jitter) = match policy {
+            "exponential" => Some(false),
+            "exponential-jitter" => Some(true),
+            _ => None,
+        }
+        && let (Ok(first), Ok(max)) = (quantity::duration(first), quantity::duration(max))
+    {
+        return Ok(Reconnect::Exponential { first, max, jitter });
+    }
+    quantity::duration(text).map(Reconnect::After).map_err(|_| {
+        anyhow!(
+            "--reconnect '{text}' is neither 'never' nor a pause such as 500ms nor a policy such \
+             as exponential:100ms..10s or exponential-jitter:100ms..10s"
+        )
+    })
 }
 
 /// Refuses batches that nobody can wait for, before times are added up that no clock has.

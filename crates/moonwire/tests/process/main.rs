@@ -14,6 +14,7 @@ mod hostile_server;
 mod installation;
 mod lab;
 mod lapps;
+mod load_options;
 mod results;
 mod trust;
 mod tungstenite;

@@ -49,6 +49,8 @@ pub(super) struct ClientHandshake {
     pub(super) reader: ResponseReader,
     /// The request, until it can be sent.
     pub(super) request: Option<Vec<u8>>,
+    /// Whether the frames are to go without a mask.
+    pub(super) is_unmasked: bool,
     pub(super) started: Time,
     /// When there was a connection.
     pub(super) connected: Option<Time>,

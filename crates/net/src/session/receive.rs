@@ -305,6 +305,9 @@ impl Session {
             }
             Ok(Answer::Upgraded(response, timings)) => {
                 let mut connection = Connection::client(&self.limits.protocol, random_mask);
+                if self.is_unmasked() {
+                    connection = connection.without_masks();
+                }
                 if let Some(agreement) = response.deflate() {
                     connection = connection.with_deflate(agreement);
                 }
@@ -312,6 +315,17 @@ impl Session {
                 self.note_heard(now);
                 Some(SessionEvent::Upgraded { response, timings })
             }
+        }
+    }
+
+    /// Whether a client's frames are to go without a mask.
+    fn is_unmasked(&self) -> bool {
+        match &self.stage {
+            Stage::Handshake(handshake) => match handshake.as_ref() {
+                Handshake::Client(client) => client.is_unmasked,
+                Handshake::Server(_) => false,
+            },
+            Stage::Open(_) => false,
         }
     }
 

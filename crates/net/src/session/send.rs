@@ -67,6 +67,34 @@ impl Session {
         })?)
     }
 
+    /// Queues a message in frames of these sizes and one with the rest, under the same bound as
+    /// `send`; a message that is shorter has fewer frames.
+    pub fn send_in_parts(
+        &mut self,
+        opcode: Opcode,
+        payload: &[u8],
+        sizes: &[usize],
+    ) -> Result<(), SendError> {
+        let headers = sizes
+            .len()
+            .saturating_add(1)
+            .saturating_mul(FRAME_HEADER_BYTES_MAX);
+        if !self.is_open() {
+            return Err(SendError::NotOpen);
+        }
+        if self.is_queue_full(payload.len().saturating_add(headers)) {
+            return Err(SendError::QueueFull);
+        }
+        self.reserve_outbox();
+        let Stage::Open(connection) = &mut self.stage else {
+            return Err(SendError::NotOpen);
+        };
+        let out = &mut self.outbox;
+        Ok(with_codec(|codec| {
+            connection.send_in_parts(opcode, payload, sizes, out, codec)
+        })?)
+    }
+
     /// Queues a ping with at most 125 bytes.
     pub fn ping(&mut self, payload: &[u8]) -> Result<(), SendError> {
         if !self.is_open() {

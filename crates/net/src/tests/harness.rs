@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use moonwire_proto::{
     Acceptance, ClientKey, CloseCode, DeflateOffer, DeflatePolicy, Opcode, Request, UpgradeRequest,
-    refusal,
+    WebSocketVersion, refusal,
 };
 
 use crate::driver::{Completion, ConnectTarget, Driver, SocketId, Transport};
@@ -108,6 +108,7 @@ impl<D: Driver> Loop<D> {
             subprotocols: Vec::new(),
             headers: Vec::new(),
             deflate: self.deflate,
+            version: WebSocketVersion::default(),
             key: ClientKey::generate(random_mask),
         };
         let socket = self.driver.connect(&ConnectTarget::from(addr)).unwrap();

@@ -104,6 +104,8 @@ pub struct Connection {
     message: Option<Box<Assembly>>,
     /// The control frame that is not complete, or that the last call completed.
     control: Option<Box<ControlAssembly>>,
+    /// A client that sends no masks, which the protocol forbids.
+    is_unmasked: bool,
     /// How messages are compressed; `None`: they are not.
     deflate: Option<Box<Deflate>>,
     /// The payload of the latest ping, if its pong was put off.
@@ -129,6 +131,13 @@ impl Connection {
     /// The client's end of a connection, which takes a new mask from `mask_source` for each frame.
     pub fn client(limits: &Limits, mask_source: MaskSource) -> Self {
         Self::new(limits, Some(mask_source))
+    }
+
+    /// The same connection, which masks nothing it sends: for tests of servers, which must refuse
+    /// that of a client (RFC 6455, 5.1).
+    pub fn without_masks(mut self) -> Self {
+        self.is_unmasked = true;
+        self
     }
 
     /// The same connection, whose messages may be compressed as was agreed in the handshake.
@@ -160,6 +169,7 @@ impl Connection {
             pong_owed: None,
             frames_per_message_max: limits.frames_per_message_max,
             header: PartialHeader::default(),
+            is_unmasked: false,
             close_sent: false,
             close_received: false,
             failed: false,

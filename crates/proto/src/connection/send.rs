@@ -34,6 +34,38 @@ impl Connection {
         out: &mut Vec<u8>,
         codec: &mut Codec,
     ) -> Result<(), SendError> {
+        let fragment_bytes = fragment_bytes.max(1);
+        let has_two = |rest: usize| rest / 2 >= fragment_bytes;
+        let next = |rest: usize| has_two(rest).then_some(fragment_bytes);
+        self.send_frames(opcode, payload, next, out, codec)
+    }
+
+    /// Appends a message in frames of these sizes and one with the rest, as far as there is
+    /// something left for the next one: no frame is empty, unless the message is. Of a compressed
+    /// message the compressed bytes are cut.
+    pub fn send_in_parts(
+        &mut self,
+        opcode: Opcode,
+        payload: &[u8],
+        sizes: &[usize],
+        out: &mut Vec<u8>,
+        codec: &mut Codec,
+    ) -> Result<(), SendError> {
+        let mut sizes = sizes.iter().filter(|&&size| size > 0);
+        let next = |rest: usize| sizes.next().copied().filter(|&size| size < rest);
+        self.send_frames(opcode, payload, next, out, codec)
+    }
+
+    /// Appends a message in frames: `next` gives the size of the next one, which is less than the
+    /// bytes that are left; with `None` it is the last one and has all of them.
+    fn send_frames(
+        &mut self,
+        opcode: Opcode,
+        payload: &[u8],
+        mut next: impl FnMut(usize) -> Option<usize>,
+        out: &mut Vec<u8>,
+        codec: &mut Codec,
+    ) -> Result<(), SendError> {
         self.check_open()?;
         let compressed = match &mut self.deflate {
             Some(deflate) => deflate.compress(payload, codec),
@@ -45,9 +77,8 @@ impl Connection {
             compressed: compressed.is_some(),
         };
         let mut rest = compressed.unwrap_or(payload);
-        let fragment_bytes = fragment_bytes.max(1);
-        while let Some((part, after)) = rest.split_at_checked(fragment_bytes)
-            && after.len() >= fragment_bytes
+        while let Some((part, after)) =
+            next(rest.len()).and_then(|size| rest.split_at_checked(size))
         {
             self.send_frame(lead, part, out);
             lead.kind = FrameKind::Continuation;
@@ -122,7 +153,8 @@ impl Connection {
 
     fn send_frame(&self, lead: Lead, payload: &[u8], out: &mut Vec<u8>) {
         // RFC 6455, 5.3: a new mask for each frame of a client.
-        let mask = self.mask_source.map(|source| source().to_ne_bytes());
+        let mask_source = self.mask_source.filter(|_| !self.is_unmasked);
+        let mask = mask_source.map(|source| source().to_ne_bytes());
         frame::encode(lead, mask, payload, out);
     }
 }

@@ -24,6 +24,8 @@ pub struct UpgradeRequest {
     pub headers: Vec<(String, String)>,
     /// The compression to offer.
     pub deflate: Option<DeflateOffer>,
+    /// The version to speak.
+    pub version: WebSocketVersion,
     /// New for each connection.
     pub key: ClientKey,
 }
@@ -42,7 +44,7 @@ impl UpgradeRequest {
         head.own("Upgrade", "websocket");
         head.own("Connection", "Upgrade");
         head.own("Sec-WebSocket-Key", self.key.as_str());
-        head.own("Sec-WebSocket-Version", "13");
+        head.own("Sec-WebSocket-Version", self.version.field());
         if !self.subprotocols.iter().all(|name| is_token(name)) {
             return Err(BuildError::Subprotocol);
         }
@@ -53,9 +55,38 @@ impl UpgradeRequest {
             head.own("Sec-WebSocket-Extensions", &offer.field());
         }
         for (name, value) in &self.headers {
-            head.foreign(name, value)?;
+            head.foreign(self.version.name_of(name), value)?;
         }
         Ok(head.end(b""))
+    }
+}
+
+/// What a client says that it speaks. Frames are the same in both versions.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum WebSocketVersion {
+    /// 8: draft-ietf-hybi-thewebsocketprotocol-08 to -12, before RFC 6455. A server that does not
+    /// speak it answers 426 with those that it does.
+    Hybi08,
+    /// 13: RFC 6455.
+    #[default]
+    Rfc6455,
+}
+
+impl WebSocketVersion {
+    /// The value of `Sec-WebSocket-Version`.
+    pub fn field(self) -> &'static str {
+        match self {
+            Self::Hybi08 => "8",
+            Self::Rfc6455 => "13",
+        }
+    }
+
+    /// What this version calls a header field: the drafts had a name of their own for `Origin`.
+    fn name_of(self, name: &str) -> &str {
+        match self {
+            Self::Hybi08 if name.eq_ignore_ascii_case("origin") => "Sec-WebSocket-Origin",
+            Self::Hybi08 | Self::Rfc6455 => name,
+        }
     }
 }
 
@@ -263,6 +294,7 @@ mod tests {
             subprotocols: vec!["chat".to_string(), "v2".to_string()],
             headers: vec![("Origin".to_string(), "http://a".to_string())],
             deflate: None,
+            version: WebSocketVersion::default(),
             key: ClientKey::from_nonce([7; 16]),
         }
     }
@@ -299,6 +331,25 @@ mod tests {
         assert_eq!(taken, head.len());
         assert_eq!(response.subprotocol(), Some("v2"));
         assert_eq!(response.header("server"), Some("moonwire"));
+    }
+
+    #[test]
+    fn an_old_version_has_its_own_name_for_the_origin() {
+        let mut old = upgrade();
+        old.version = WebSocketVersion::Hybi08;
+        let head = std::string::String::from_utf8(old.encode().unwrap()).unwrap();
+        assert!(head.contains("\r\nSec-WebSocket-Version: 8\r\n"), "{head}");
+        assert!(
+            head.contains("\r\nSec-WebSocket-Origin: http://a\r\n"),
+            "{head}"
+        );
+        assert!(!head.contains("\r\nOrigin"), "{head}");
+        let head = std::string::String::from_utf8(upgrade().encode().unwrap()).unwrap();
+        assert!(
+            head.contains("\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol"),
+            "{head}"
+        );
+        assert!(head.contains("\r\nOrigin: http://a\r\n"), "{head}");
     }
 
     #[test]

@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 use core::str;
 
 use super::{
-    Acceptance, ClientKey, Request, RequestReader, ResponseReader, UpgradeRequest, accept_response,
+    Acceptance, ClientKey, Request, RequestReader, ResponseReader, UpgradeRequest,
+    WebSocketVersion, accept_response,
 };
 use crate::deflate::{DeflateOffer, DeflatePolicy};
 use crate::fuzz::{Input, Reads};
@@ -159,6 +160,7 @@ fn upgrade(
         subprotocols: subprotocol.into_iter().collect(),
         headers: Vec::new(),
         deflate,
+        version: WebSocketVersion::default(),
         key: key.unwrap_or_else(|| ClientKey::from_nonce(*b"the sample nonce")),
     }
 }

@@ -8,7 +8,9 @@ mod key;
 mod request;
 mod response;
 
-pub use build::{Acceptance, BuildError, UpgradeRequest, accept_response, refusal};
+pub use build::{
+    Acceptance, BuildError, UpgradeRequest, WebSocketVersion, accept_response, refusal,
+};
 pub use head::Headers;
 pub(crate) use head::is_token_byte;
 pub use key::{ClientKey, accept_key};

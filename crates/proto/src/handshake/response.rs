@@ -255,7 +255,7 @@ mod tests {
     use std::{format, vec};
 
     use super::*;
-    use crate::handshake::ClientKey;
+    use crate::handshake::{ClientKey, WebSocketVersion};
 
     const ACCEPT: &str = "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n";
     const UPGRADE: &str = "Upgrade: WebSocket\r\n";
@@ -268,6 +268,7 @@ mod tests {
             subprotocols: vec!["chat".to_string(), "v2".to_string()],
             headers: vec![],
             deflate: None,
+            version: WebSocketVersion::default(),
             key: ClientKey::from_nonce(*b"the sample nonce"),
         };
         ResponseReader::new(&request, &Limits::default())

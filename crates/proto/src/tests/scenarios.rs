@@ -100,6 +100,51 @@ fn messages_in_fragments_of_every_size() {
     }
 }
 
+#[test]
+fn a_message_in_parts_of_given_sizes() {
+    for (length, sizes, frames) in [
+        (275, &[100, 50][..], &[100, 50, 125][..]),
+        (150, &[100, 50], &[100, 50]),
+        (100, &[100, 50], &[100]),
+        (5, &[0, 2], &[2, 3]),
+        (0, &[1], &[0]),
+        (7, &[], &[7]),
+    ] {
+        let mut pair = Pair::new();
+        let payload = vec![7; length];
+        let (out, codec) = (&mut pair.server.out, &mut Codec::new());
+        let connection = &mut pair.server.connection;
+        connection
+            .send_in_parts(Opcode::Binary, &payload, sizes, out, codec)
+            .unwrap();
+        let mut expected = vec![];
+        for (index, &size) in frames.iter().enumerate() {
+            let kind = if index == 0 { BINARY } else { MORE };
+            let fin = index + 1 == frames.len();
+            expected.extend(plain(kind, fin, &vec![7; size]));
+        }
+        assert_eq!(pair.server.out, expected, "{length} {sizes:?}");
+        pair.drive();
+        assert_eq!(pair.client.told, [Told::Binary(payload)]);
+    }
+}
+
+#[test]
+fn a_client_without_masks_is_refused() {
+    let mut pair = Pair::new();
+    pair.client.connection = Connection::client(&Limits::default(), test_mask).without_masks();
+    assert_eq!(pair.client.connection.role(), Role::Client);
+    pair.client.text("hello");
+    assert_eq!(pair.client.out, plain(TEXT, true, b"hello"));
+    pair.drive();
+    assert_eq!(
+        pair.server.told,
+        [Told::Failed(ProtocolError::FrameUnmasked)]
+    );
+    let told = &pair.client.told;
+    assert!(matches!(told[..], [Told::Close(Some(1002), _)]), "{told:?}");
+}
+
 /// No frame is shorter than the others but the only one.
 #[test]
 fn the_last_fragment_has_the_rest() {

@@ -11,7 +11,9 @@ use moonwire_net::{
     Completion, Driver, EpollDriver, Flushed, Plaintext, ReceiveBuffer, SendError, Session,
     SessionEvent, SocketId, Timers, random_mask,
 };
-use moonwire_proto::{ClientKey, CloseCode, Opcode, UpgradeRequest, WebSocketUrl};
+use moonwire_proto::{
+    ClientKey, CloseCode, Opcode, UpgradeRequest, WebSocketUrl, WebSocketVersion,
+};
 use tracing::error;
 
 use super::dial::dial;
@@ -352,6 +354,7 @@ fn request(url: &WebSocketUrl) -> UpgradeRequest {
             ("User-Agent".to_owned(), USER_AGENT.to_owned()),
         ],
         deflate: None,
+        version: WebSocketVersion::default(),
         key: ClientKey::generate(random_mask),
     }
 }

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use fastrand::Rng;
 use moonwire_net::sim::{SimConditions, SimDriver, SimNetwork};
 use moonwire_net::{ConnectTarget, SessionError, SessionLimits, random_mask};
-use moonwire_proto::{ClientKey, CloseCode, Opcode, UpgradeRequest};
+use moonwire_proto::{ClientKey, CloseCode, Opcode, UpgradeRequest, WebSocketVersion};
 use tempfile::TempDir;
 
 use super::*;
@@ -374,6 +374,7 @@ impl Clients {
             subprotocols: Vec::new(),
             headers: Vec::new(),
             deflate: None,
+            version: WebSocketVersion::default(),
             key: ClientKey::generate(random_mask),
         };
         let now = self.driver.now();

@@ -1,0 +1,55 @@
+//! What was due and is not sent when sending ends.
+
+use moonwire_net::Driver;
+
+use super::Worker;
+use crate::client::{Client, State};
+use crate::schedule::NEVER;
+
+impl<D: Driver> Worker<D> {
+    /// Counts what was due and is not sent, by who was in its way.
+    pub(super) fn count_unsent(&mut self) {
+        let until_ns = if self.is_given_up() {
+            NEVER
+        } else {
+            self.now_ns.saturating_sub(self.start_ns())
+        };
+        if self.plan.is_short_lived() {
+            self.unsent_down += self.unsent_of_short_lived();
+            self.unsent_waiting += self.unsent_down;
+            return;
+        }
+        if self.plan.is_counted() {
+            // What a closed loop did not come to, because its peer did not answer.
+            self.unsent_waiting += self.desk.budget();
+        }
+        let schedule = &self.plan.schedule;
+        for client in &self.clients {
+            let Client { number, track, .. } = client;
+            let due = match &track.cursor {
+                Some(cursor) => schedule.due_before(*number, cursor, until_ns),
+                // It never came up, and its messages were due nevertheless.
+                None if self.plan.is_closed() && self.plan.is_counted() => {
+                    schedule.join(*number, 0).left()
+                }
+                None => schedule.due_before(*number, &schedule.join(*number, 0), until_ns),
+            };
+            let is_up = client.state == State::Up;
+            if is_up && !track.blocked {
+                self.unsent_ready += due;
+            } else {
+                self.unsent_waiting += due;
+                self.unsent_down += if is_up { 0 } else { due };
+            }
+        }
+    }
+
+    /// Messages of connections that are down for good and did not send them.
+    fn unsent_of_short_lived(&self) -> u64 {
+        let down = self
+            .clients
+            .iter()
+            .filter(|client| client.state == State::Down);
+        down.map(|client| client.track.quota).sum()
+    }
+}
