@@ -45,6 +45,7 @@ pub fn bench(
     };
     let link = Link::establish(&link_spec).map_err(BenchError::Link)?;
     let mut run = Run {
+        rules: None,
         name: spec.name.clone(),
         environment: describe(spec, &link),
         content: Content::Bench(Vec::new()),

@@ -150,6 +150,7 @@ pub fn payload_doubling(
     let versions = versions(&spec.contestants, &around)?;
     write_certificate(&around.certificate, &around.key).map_err(DoublingError::Output)?;
     let mut run = Run {
+        rules: None,
         name: mode.name().to_owned(),
         environment: describe(spec, mode, &cores, versions),
         content: Content::Bench(Vec::new()),

@@ -16,6 +16,7 @@ mod payload;
 mod plan;
 mod pool;
 mod preflight;
+pub mod quantity;
 mod raw;
 mod reconnect;
 mod records;

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use moonwire_report::{Cell, Histogram, Threshold};
+use moonwire_report::{Cell, METRICS, Metric, Threshold};
 use serde::{Serialize, Serializer};
 
 use crate::scenario::ScenarioError;
@@ -40,7 +40,7 @@ impl Slo {
         };
         let bound = match metric {
             Metric::Latency(..) => parse_latency_ns(value),
-            Metric::Count(_) => parse_count(value),
+            Metric::Figure(_) => parse_count(value),
         };
         match bound {
             Some(bound) => Ok(Self {
@@ -61,7 +61,7 @@ impl Slo {
         let actual = match (&self.metric, found) {
             (_, None) => "no sample".to_owned(),
             (Metric::Latency(..), Some(ns)) => format!("{:.3} ms", ns / 1e6),
-            (Metric::Count(_), Some(count)) => format!("{}", (count * 1000.0).round() / 1000.0),
+            (Metric::Figure(_), Some(count)) => format!("{}", (count * 1000.0).round() / 1000.0),
         };
         let passed = found.is_some_and(|found| self.comparison.holds(found, self.bound));
         Threshold {
@@ -82,52 +82,6 @@ impl Serialize for Slo {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.expression)
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Metric {
-    Latency(Latency, Statistic),
-    Count(Count),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Latency {
-    FirstReply,
-    Handshake,
-    HandshakeTcp,
-    HandshakeTls,
-    HandshakeUpgrade,
-    OneWay,
-    Response,
-    RoundTripSeed,
-    SendLag,
-    Service,
-    SlotWait,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Statistic {
-    Max,
-    Mean,
-    Min,
-    /// 0 to 1.
-    Quantile(f64),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Count {
-    ConnectsFailed,
-    Corrupt,
-    Duplicate,
-    Errors,
-    Lost,
-    RateReceived,
-    RateSent,
-    Received,
-    Reordered,
-    Sent,
-    Unexpected,
-    Unsent,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,132 +105,6 @@ impl Comparison {
             Self::Equals => found == bound,
         }
     }
-}
-
-impl Metric {
-    fn parse(name: &str) -> Option<Self> {
-        let name = name.strip_prefix("latency.").unwrap_or(name);
-        if let Some(count) = parse_counter(name) {
-            return Some(Self::Count(count));
-        }
-        if let Some(statistic) = Statistic::parse(name) {
-            return Some(Self::Latency(Latency::Response, statistic));
-        }
-        // The dot of `response.p99.9` belongs to the statistic: try each split.
-        name.match_indices('.').find_map(|(at, _)| {
-            let latency = parse_latency_name(&name[..at])?;
-            Some(Self::Latency(latency, Statistic::parse(&name[at + 1..])?))
-        })
-    }
-
-    fn value(self, cell: &Cell) -> Option<f64> {
-        match self {
-            Self::Latency(latency, statistic) => statistic.of(latency.histogram(cell)?),
-            Self::Count(count) => Some(count.of(cell)),
-        }
-    }
-}
-
-impl Latency {
-    fn histogram(self, cell: &Cell) -> Option<&Histogram> {
-        Some(match self {
-            Self::FirstReply => &cell.latency.first_reply,
-            Self::Handshake => &cell.handshake.total,
-            Self::HandshakeTcp => &cell.handshake.tcp,
-            Self::HandshakeTls => &cell.handshake.tls,
-            Self::HandshakeUpgrade => &cell.handshake.upgrade,
-            Self::OneWay => return cell.latency.one_way.histogram(),
-            Self::Response => &cell.latency.response,
-            Self::RoundTripSeed => &cell.latency.round_trip_seed,
-            Self::SendLag => &cell.latency.send_lag,
-            Self::Service => &cell.latency.service,
-            Self::SlotWait => &cell.latency.slot_wait,
-        })
-    }
-}
-
-impl Statistic {
-    fn parse(text: &str) -> Option<Self> {
-        let text = text.strip_suffix("_us").unwrap_or(text);
-        match text {
-            "min" => return Some(Self::Min),
-            "max" => return Some(Self::Max),
-            "mean" | "avg" => return Some(Self::Mean),
-            "med" | "median" => return Some(Self::Quantile(0.5)),
-            _ => {}
-        }
-        let digits = text.strip_prefix('p')?;
-        let digits = match digits.strip_prefix('(') {
-            Some(rest) => rest.strip_suffix(')')?,
-            None => digits,
-        };
-        let percent: f64 = digits.replace('_', ".").parse().ok()?;
-        (percent > 0.0 && percent <= 100.0).then_some(Self::Quantile(percent / 100.0))
-    }
-
-    fn of(self, histogram: &Histogram) -> Option<f64> {
-        match self {
-            Self::Min => histogram.min_ns().map(|ns| ns as f64),
-            Self::Max => histogram.max_ns().map(|ns| ns as f64),
-            Self::Mean => histogram.mean_ns(),
-            Self::Quantile(q) => histogram.quantile_ns(q).map(|ns| ns as f64),
-        }
-    }
-}
-
-impl Count {
-    fn of(self, cell: &Cell) -> f64 {
-        let whole = match self {
-            Self::RateReceived => return cell.rate.received_per_s,
-            Self::RateSent => return cell.rate.sent_per_s,
-            Self::ConnectsFailed => cell.connects.failed,
-            Self::Corrupt => cell.messages.corrupt,
-            Self::Duplicate => cell.messages.duplicate,
-            Self::Errors => cell.errors.values().sum(),
-            Self::Lost => cell.messages.lost,
-            Self::Received => cell.messages.received,
-            Self::Reordered => cell.messages.reordered,
-            Self::Sent => cell.messages.sent,
-            Self::Unexpected => cell.messages.unexpected,
-            Self::Unsent => cell.messages.unsent,
-        };
-        whole as f64
-    }
-}
-
-fn parse_counter(name: &str) -> Option<Count> {
-    Some(match name.strip_prefix("messages.").unwrap_or(name) {
-        "connects.failed" => Count::ConnectsFailed,
-        "corrupt" => Count::Corrupt,
-        "duplicate" => Count::Duplicate,
-        "errors" => Count::Errors,
-        "lost" => Count::Lost,
-        "rate" | "rate.sent_per_s" => Count::RateSent,
-        "rate.received_per_s" => Count::RateReceived,
-        "received" => Count::Received,
-        "reordered" => Count::Reordered,
-        "sent" => Count::Sent,
-        "unexpected" => Count::Unexpected,
-        "unsent" => Count::Unsent,
-        _ => return None,
-    })
-}
-
-fn parse_latency_name(name: &str) -> Option<Latency> {
-    Some(match name {
-        "first_reply" => Latency::FirstReply,
-        "handshake" | "handshake.total" => Latency::Handshake,
-        "handshake.tcp" => Latency::HandshakeTcp,
-        "handshake.tls" => Latency::HandshakeTls,
-        "handshake.upgrade" => Latency::HandshakeUpgrade,
-        "one_way" => Latency::OneWay,
-        "response" => Latency::Response,
-        "round_trip_seed" => Latency::RoundTripSeed,
-        "send_lag" => Latency::SendLag,
-        "service" => Latency::Service,
-        "slot_wait" => Latency::SlotWait,
-        _ => return None,
-    })
 }
 
 fn find_comparison(expression: &str) -> Option<(usize, &'static str, Comparison)> {
@@ -322,11 +150,6 @@ const COMPARISONS: [(&str, Comparison); 7] = [
     (">", Comparison::Above),
     ("=", Comparison::Equals),
 ];
-
-/// What an unknown name is answered with.
-const METRICS: &str = "use p(99), min, mean, max of response, service, send_lag, slot_wait, \
-     first_reply, round_trip_seed, one_way, handshake[.tcp|.tls|.upgrade], or sent, received, \
-     lost, duplicate, reordered, corrupt, unexpected, unsent, errors, connects.failed, rate";
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,6 @@ mod lab;
 mod load;
 mod output;
 mod progress;
-mod quantity;
 mod report;
 mod serve;
 mod signals;

@@ -17,6 +17,12 @@ pub struct Contest {
     /// which no message ever has this size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nominal_bytes: Option<u64>,
+    /// The server behind a proxy, by its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<String>,
+    /// Why the figures are not the contestant's own: the generator or the backend was the limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
 }
 
 impl Contest {

@@ -293,7 +293,7 @@ mod tests {
             connections: 120,
             tls: true,
             round,
-            nominal_bytes: None,
+            ..Contest::default()
         });
         cell.connects.ok = 100;
         cell.ciphers = [("TLS13_AES_128_GCM_SHA256".to_owned(), 100)].into();

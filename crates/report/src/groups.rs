@@ -70,7 +70,7 @@ pub(crate) fn titled(cell: &Cell) -> String {
 }
 
 /// The parameters other than the client count as a phrase.
-fn described(parameters: &Parameters) -> String {
+pub(crate) fn described(parameters: &Parameters) -> String {
     let duration = |ms: f64| format::round_number(&format::latency(ms * 1e3));
     let mut parts = Vec::new();
     let mut sending = String::new();

@@ -4,6 +4,7 @@
 //! system, and nothing here reads a clock.
 
 mod axis;
+mod battle;
 mod cell;
 mod chart;
 mod compare;
@@ -17,6 +18,7 @@ mod groups;
 mod histogram;
 mod interval;
 mod markdown;
+mod metric;
 mod page;
 mod page_data;
 mod palette;
@@ -35,6 +37,7 @@ mod tables;
 mod verdict;
 
 // The public interface is:
+pub use crate::battle::Rules;
 pub use crate::cell::{Cell, Handshake, Latencies, OneWay, Parameters, Recovery};
 pub use crate::compare::{Change, Comparison, compare};
 pub use crate::contest::Contest;
@@ -44,6 +47,7 @@ pub use crate::folder::{check_run_place, read_run, render_all, write_run};
 pub use crate::histogram::{Bucket, Histogram};
 pub use crate::interval::{Interval, IntervalLatency};
 pub use crate::markdown::markdown;
+pub use crate::metric::{Figure, Latency, METRICS, Metric, Statistic};
 pub use crate::page::html;
 pub use crate::plots::{Plot, plots, png};
 pub use crate::quantiles::Quantiles;

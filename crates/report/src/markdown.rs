@@ -1,5 +1,6 @@
 //! The Markdown report: tables like those of uwebsocket-benchmark, one column per client count.
 
+use crate::battle;
 use crate::doubling;
 use crate::format;
 use crate::groups::{Group, clients};
@@ -21,8 +22,10 @@ pub fn markdown(run: &Run) -> String {
         let line = format::command_line(&run.environment.command_line);
         text.push_str(&format!("\n```sh\n{line}\n```\n"));
     }
-    if doubling::is_contest(run) {
-        text.push_str(&contest(run));
+    match &run.rules {
+        Some(rules) => text.push_str(&battle(run, rules)),
+        None if doubling::is_contest(run) => text.push_str(&contest(run)),
+        None => {}
     }
     for group in Group::all(run) {
         text.push_str(&format!("\n## {}\n\n", group.title()));
@@ -44,6 +47,18 @@ pub fn markdown(run: &Run) -> String {
         "\n## How to read this\n\n{}\n",
         sentences::HOW_TO_READ
     ));
+    text
+}
+
+fn battle(run: &Run, rules: &battle::Rules) -> String {
+    let mut text = format!("\n{}\n", battle::METHOD);
+    for section in battle::sections(run, rules) {
+        text.push_str(&format!("\n## {}\n\n", section.title));
+        text.push_str(&section.table.to_markdown());
+        for sentence in section.sentences {
+            text.push_str(&format!("\n{sentence}\n"));
+        }
+    }
     text
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::battle::Rules;
 use crate::cell::Cell;
 use crate::environment::Environment;
 use crate::groups::{Group, clients};
@@ -17,6 +18,8 @@ pub struct Run {
     pub name: String,
     /// The machine and the command.
     pub environment: Environment,
+    /// What its contestants are judged by; `None` outside of a battle.
+    pub rules: Option<Rules>,
     /// The measurements.
     pub content: Content,
 }
@@ -91,6 +94,7 @@ impl Run {
             kind,
             name: &self.name,
             environment: &self.environment,
+            rules: self.rules.as_ref(),
             bench_verdict: cells.map(|_| BenchVerdict::of(self)),
             cell,
             cells,
@@ -153,6 +157,7 @@ impl Run {
         Ok(Self {
             name: head.name,
             environment: head.environment,
+            rules: head.rules,
             content,
         })
     }
@@ -216,6 +221,8 @@ struct RunOut<'a> {
     kind: Kind,
     name: &'a str,
     environment: &'a Environment,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rules: Option<&'a Rules>,
     #[serde(flatten)]
     bench_verdict: Option<BenchVerdict>,
     #[serde(flatten)]
@@ -246,6 +253,8 @@ struct RunIn {
     name: String,
     #[serde(default)]
     environment: Environment,
+    #[serde(default)]
+    rules: Option<Rules>,
 }
 
 #[derive(Deserialize)]

@@ -14,6 +14,7 @@ pub(crate) fn bench(seconds: u64, thinning: u64) -> Run {
         .map(|(clients, scale_ms)| cell(clients, scale_ms, seconds, thinning));
     let command_line = ["moonwire", "bench", "--clients", "1000,3000,5000,10000"];
     Run {
+        rules: None,
         name: "bench of amplify, 20 ms link".to_owned(),
         environment: Environment {
             cpu_model: "AMD EPYC 7B13".to_owned(),

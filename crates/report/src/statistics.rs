@@ -1,5 +1,11 @@
 //! Estimators on series of one value per interval: mean and its error when neighbours resemble
-//! each other, Welch's test, and the slope of a line.
+//! each other, Welch's test, and the slope of a line. Of several rounds: intervals by drawing them
+//! again, their difference by ranks, and how many of them are needed.
+
+pub(crate) mod bootstrap;
+mod normal;
+pub(crate) mod ranks;
+pub(crate) mod sample_size;
 
 /// The mean of a series with what its error rests on.
 #[derive(Clone, Copy, Debug, PartialEq)]

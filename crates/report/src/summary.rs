@@ -1,5 +1,6 @@
 //! The terminal summary: the verdict first, then what users of wrk2, hey and oha look for.
 
+use crate::battle;
 use crate::cell::Cell;
 use crate::doubling;
 use crate::environment::Threshold;
@@ -134,12 +135,10 @@ fn bench_summary(run: &Run, style: Style) -> String {
 
 /// The tables first: there may be a reason against each of a hundred cells.
 fn contest_summary(run: &Run, style: Style) -> String {
-    let mut text = format!("{}\n", doubling::method(run));
-    for section_of in doubling::sections(run) {
-        text.push_str(&section(&section_of.title, style));
-        text.push_str(&section_of.table.to_text());
-    }
-    text.push_str(&format!("\n{}\n\n", doubling::UNITS));
+    let mut text = match &run.rules {
+        Some(rules) => battle_tables(run, rules, style),
+        None => doubling_tables(run, style),
+    };
     let mut reasons = run.verdict_reasons();
     let more = reasons.len().saturating_sub(REASONS_SHOWN);
     if more > 0 {
@@ -150,6 +149,27 @@ fn contest_summary(run: &Run, style: Style) -> String {
     }
     text.push_str(&verdict_lines(run.verdict(), &reasons, style));
     text
+}
+
+fn doubling_tables(run: &Run, style: Style) -> String {
+    let mut text = format!("{}\n", doubling::method(run));
+    for section_of in doubling::sections(run) {
+        text.push_str(&section(&section_of.title, style));
+        text.push_str(&section_of.table.to_text());
+    }
+    text + &format!("\n{}\n\n", doubling::UNITS)
+}
+
+fn battle_tables(run: &Run, rules: &battle::Rules, style: Style) -> String {
+    let mut text = String::new();
+    for section_of in battle::sections(run, rules) {
+        text.push_str(&section(&section_of.title, style));
+        text.push_str(&section_of.table.to_text());
+        for sentence in section_of.sentences {
+            text.push_str(&format!("  {sentence}\n"));
+        }
+    }
+    text + &format!("\n{}\n\n", battle::METHOD)
 }
 
 /// Reasons of a contest on a terminal: each of many cells may have three.

@@ -110,6 +110,7 @@ impl Bout {
             tls: self.tls,
             round: self.round,
             nominal_bytes: (mode == Mode::Legacy).then_some(step.size as u64),
+            ..Contest::default()
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::load::TimeUnit;
-use crate::quantity;
+use moonwire_load::quantity;
 
 /// Measure how a server's latency behaves as clients grow, and draw the report.
 ///

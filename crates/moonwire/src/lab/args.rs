@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::quantity;
+use moonwire_load::quantity;
 
 /// Measure contestants side by side, in one run on one machine.
 #[derive(Debug, Args)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::quantity;
+use moonwire_load::quantity;
 
 /// Load one or several WebSocket servers and measure the latency of every reply.
 #[derive(Debug, Args)]

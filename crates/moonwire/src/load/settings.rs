@@ -9,7 +9,7 @@ use moonwire_load::{
 };
 
 use super::args::{LoadArgs, MessageArgs, PacingArgs, Payload, TimeUnit};
-use crate::quantity;
+use moonwire_load::quantity;
 
 /// The settings of one load run; every mistake is one sentence.
 pub(super) fn resolve(args: &LoadArgs) -> Result<Settings> {

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 /// A whole number: digits, `_` between them, and an optional `k`, `m` or `g` (powers of 1000).
-pub(crate) fn count(text: &str) -> Result<u64, String> {
+pub fn count(text: &str) -> Result<u64, String> {
     let value = Decimal::parse(text, COUNT_UNITS).ok_or_else(|| {
         format!("'{text}' is not a count; write a whole number such as 1000, 10k or 1m")
     })?;
@@ -16,7 +16,7 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
 }
 
 /// A whole number of at least one.
-pub(crate) fn positive(text: &str) -> Result<u64, String> {
+pub fn positive(text: &str) -> Result<u64, String> {
     match count(text)? {
         0 => Err(format!("'{text}' must be at least 1")),
         value => Ok(value),
@@ -24,7 +24,7 @@ pub(crate) fn positive(text: &str) -> Result<u64, String> {
 }
 
 /// A rate in events per second, fractions allowed, above zero.
-pub(crate) fn rate(text: &str) -> Result<f64, String> {
+pub fn rate(text: &str) -> Result<f64, String> {
     match Decimal::parse(text, COUNT_UNITS).map(|value| value.approximate()) {
         Some(value) if value > 0.0 => Ok(value),
         Some(_) => Err(format!(
@@ -37,7 +37,7 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
 }
 
 /// A duration with its unit: `250us`, `20ms`, `1.5s`, `5m`, `1h`; a bare number means seconds.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     let time_ns = Decimal::parse(text, DURATION_UNITS).ok_or_else(|| {
         format!("'{text}' is not a duration; write it with a unit such as 100ms, 10s or 1h")
     })?;
@@ -48,7 +48,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// As `duration`, but a bare number, whole or not, means milliseconds.
-pub(crate) fn duration_ms(text: &str) -> Result<Duration, String> {
+pub fn duration_ms(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     if text.ends_with(|c: char| c.is_ascii_digit() || c == '.') {
         return duration(&format!("{text}ms"));
@@ -57,7 +57,7 @@ pub(crate) fn duration_ms(text: &str) -> Result<Duration, String> {
 }
 
 /// Bytes: `512`, `16KiB`, `1MiB`, `64kB`.
-pub(crate) fn size(text: &str) -> Result<usize, String> {
+pub fn size(text: &str) -> Result<usize, String> {
     Decimal::parse(text, SIZE_UNITS)
         .and_then(|value| value.whole())
         .and_then(|value| usize::try_from(value).ok())
@@ -65,7 +65,7 @@ pub(crate) fn size(text: &str) -> Result<usize, String> {
 }
 
 /// A share from 0 to less than 1, as `0.01` or `1%`.
-pub(crate) fn fraction(text: &str) -> Result<f64, String> {
+pub fn fraction(text: &str) -> Result<f64, String> {
     let (digits, divisor) = match text.trim().strip_suffix('%') {
         Some(digits) => (digits, 100.0),
         None => (text, 1.0),
@@ -78,7 +78,7 @@ pub(crate) fn fraction(text: &str) -> Result<f64, String> {
 }
 
 /// `NAME=VALUE` or, for headers, `Name: value`.
-pub(crate) fn pair(text: &str, separator: char) -> Result<(String, String), String> {
+pub fn pair(text: &str, separator: char) -> Result<(String, String), String> {
     match text.split_once(separator) {
         Some((name, value)) if !name.trim().is_empty() => {
             Ok((name.trim().to_owned(), value.trim().to_owned()))

@@ -1,0 +1,247 @@
+//! Contestants of the lab against each other: what each of them did over all rounds, with
+//! intervals, and which of them can be told apart.
+//!
+//! Only cells count whose limit was what is measured: where the generator or the backend had
+//! nothing left, the figures are theirs.
+
+mod ranking;
+mod standing;
+
+use serde::{Deserialize, Serialize};
+
+use self::ranking::Ranking;
+use self::standing::Standing;
+use crate::cell::{Cell, Parameters};
+use crate::format;
+use crate::groups;
+use crate::metric::Metric;
+use crate::run::Run;
+use crate::table::Table;
+
+/// What a battle is judged by.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rules {
+    /// The metric that decides.
+    pub primary: String,
+    /// The metrics that the tables have, by their names; the primary one is always there.
+    pub columns: Vec<String>,
+    /// The contestant that the others are compared with beside the best; none without.
+    pub control: Option<String>,
+    /// The relative difference that the battle should be able to tell, such as 0.03.
+    pub resolve: f64,
+}
+
+/// A heading with its table and what it says.
+pub(crate) struct Section {
+    pub(crate) title: String,
+    pub(crate) table: Table,
+    pub(crate) sentences: Vec<String>,
+}
+
+/// What all tables have in common.
+pub(crate) const METHOD: &str = "Rounds are interleaved in random order, each cell with processes \
+    of its own. Values are those of all ranked rounds together, in brackets the interval that \
+    holds the true one with 95 %, by drawing rounds and seconds again (bootstrap). Differences \
+    are medians over all pairs of rounds, with the interval of the test of Mann and Whitney; the \
+    intervals of one table hold together with 95 %. A cell in which the generator or the backend \
+    was the limit, or that is INVALID, is not ranked.";
+
+/// Two tables for each field of contestants: what they did, and how they compare.
+pub(crate) fn sections(run: &Run, rules: &Rules) -> Vec<Section> {
+    let mut sections = Vec::new();
+    for field in Field::all(run) {
+        let standings = field.standings(run.environment.seed);
+        sections.push(Section {
+            title: field.title(),
+            table: figures(&standings, rules),
+            sentences: standings.iter().filter_map(Standing::remark).collect(),
+        });
+        if let Some(primary) = Metric::parse(&rules.primary) {
+            let ranking = Ranking::of(&standings, primary, rules);
+            sections.push(Section {
+                title: format!("{}: who is ahead by {primary}", field.title()),
+                table: ranking.table(),
+                sentences: ranking.sentences(),
+            });
+        }
+    }
+    sections
+}
+
+/// Cells that differ only in their contestant and their round.
+struct Field<'a> {
+    cells: Vec<&'a Cell>,
+}
+
+impl<'a> Field<'a> {
+    fn all(run: &'a Run) -> Vec<Self> {
+        let mut fields: Vec<Self> = Vec::new();
+        for cell in run.cells().iter().filter(|cell| cell.contest.is_some()) {
+            match fields
+                .iter_mut()
+                .find(|field| common(field.cells[0]) == common(cell))
+            {
+                Some(field) => field.cells.push(cell),
+                None => fields.push(Self { cells: vec![cell] }),
+            }
+        }
+        fields
+    }
+
+    fn title(&self) -> String {
+        let (parameters, tls) = common(self.cells[0]);
+        let scheme = if tls { "wss" } else { "ws" };
+        let connections = format::count(parameters.clients);
+        format!(
+            "{connections} connections, {scheme}, {}",
+            groups::described(&parameters)
+        )
+    }
+
+    /// One for each contestant, in the order of their names: that of the cells is random.
+    fn standings(&self, seed: u64) -> Vec<Standing<'a>> {
+        let mut standings: Vec<Standing<'a>> = Vec::new();
+        for &cell in &self.cells {
+            let Some(contest) = &cell.contest else {
+                continue;
+            };
+            let known = standings
+                .iter_mut()
+                .find(|it| it.contestant() == contest.contestant);
+            match known {
+                Some(standing) => standing.add(cell),
+                None => standings.push(Standing::new(&contest.contestant, cell, seed)),
+            }
+        }
+        standings.sort_by(|one, other| one.contestant().cmp(other.contestant()));
+        standings
+    }
+}
+
+fn common(cell: &Cell) -> (Parameters, bool) {
+    let tls = cell.contest.as_ref().is_some_and(|contest| contest.tls);
+    (cell.parameters.clone(), tls)
+}
+
+fn figures(standings: &[Standing<'_>], rules: &Rules) -> Table {
+    let mut names = vec![rules.primary.clone()];
+    names.extend(
+        rules
+            .columns
+            .iter()
+            .filter(|name| **name != rules.primary)
+            .cloned(),
+    );
+    let metrics: Vec<Metric> = names
+        .iter()
+        .filter_map(|name| Metric::parse(name))
+        .collect();
+    let mut header = vec!["contestant".to_owned(), "rounds".to_owned()];
+    header.extend(metrics.iter().map(Metric::to_string));
+    let mut table = Table::new(header);
+    for standing in standings {
+        let mut row = vec![standing.contestant().to_owned(), standing.rounds()];
+        row.extend(metrics.iter().map(|metric| standing.quantity(*metric)));
+        table.row(row);
+    }
+    table
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::contest::Contest;
+    use crate::run::Content;
+    use crate::verdict::Verdict;
+
+    /// A cell whose response times lie around `ms`, a little off in each round.
+    pub(crate) fn cell(contestant: &str, round: u64, ms: f64) -> Cell {
+        let mut cell = Cell::default();
+        cell.parameters.clients = 100;
+        cell.contest = Some(Contest {
+            contestant: contestant.to_owned(),
+            connections: 100,
+            round,
+            ..Contest::default()
+        });
+        cell.connects.ok = 100;
+        let wobble = 1.0 + [0.004, -0.003, 0.001, -0.006, 0.002][(round % 5) as usize];
+        for step in 0..200 {
+            let spread = 0.8 + f64::from(step) * 0.002;
+            let value_ns = ms * wobble * spread * 1e6;
+            cell.latency.response.record(value_ns as u64);
+        }
+        cell
+    }
+
+    pub(crate) fn run(contestants: &[(&str, f64)], rounds: u64) -> Run {
+        let mut cells = Vec::new();
+        for round in 1..=rounds {
+            cells.extend(contestants.iter().map(|(name, ms)| cell(name, round, *ms)));
+        }
+        Run {
+            content: Content::Bench(cells),
+            rules: Some(rules()),
+            ..Run::default()
+        }
+    }
+
+    pub(crate) fn rules() -> Rules {
+        Rules {
+            primary: "response.p50".to_owned(),
+            columns: vec!["response.mean".to_owned(), "response.p50".to_owned()],
+            control: Some("none".to_owned()),
+            resolve: 0.03,
+        }
+    }
+
+    fn text(run: &Run) -> String {
+        let told = |section: &Section| {
+            let table = section.table.to_text();
+            format!(
+                "{}\n{table}{}\n",
+                section.title,
+                section.sentences.join("\n")
+            )
+        };
+        sections(run, &rules()).iter().map(told).collect()
+    }
+
+    #[test]
+    fn a_faster_contestant_wins_and_equal_ones_cannot_be_told_apart() {
+        let text = text(&run(&[("a", 2.0), ("b", 2.4), ("c", 2.001)], 8));
+        let row = |name: &str| {
+            let ranked = text.split("who is ahead").nth(1).unwrap();
+            let name = format!("  {name} ");
+            let row = ranked.lines().find(|line| line.starts_with(&name));
+            row.unwrap_or_else(|| panic!("{name}: {text}")).to_owned()
+        };
+        assert!(row("b").contains("worse"), "{text}");
+        assert!(row("c").contains("cannot be told apart"), "{text}");
+        assert!(text.contains("[1.9"), "an interval: {text}");
+    }
+
+    #[test]
+    fn cells_with_another_limit_are_not_ranked_and_said() {
+        let mut run = run(&[("a", 2.0), ("b", 2.4)], 5);
+        let Content::Bench(cells) = &mut run.content else {
+            panic!("a bench")
+        };
+        for cell in cells.iter_mut().filter(|cell| {
+            cell.contest
+                .as_ref()
+                .is_some_and(|it| it.contestant == "b" && it.round > 2)
+        }) {
+            cell.contest.as_mut().unwrap().limit = Some("the generator was the limit".to_owned());
+        }
+        cells[0].assessment.add(Verdict::Invalid, "late");
+        let text = text(&run);
+        assert!(text.contains("4 of 5") && text.contains("2 of 5"), "{text}");
+        assert!(
+            text.contains("b: 3 of 5 rounds are not ranked: the generator was the limit"),
+            "{text}"
+        );
+        assert!(text.contains("not ranked: 2 rounds"), "{text}");
+    }
+}

@@ -1,0 +1,236 @@
+//! Contestants in the order of one metric, and what can be said of their differences.
+
+use super::Rules;
+use super::standing::Standing;
+use crate::format;
+use crate::metric::Metric;
+use crate::statistics::ranks::{self, Shift, median};
+use crate::statistics::sample_size::rounds_needed;
+use crate::table::Table;
+
+/// The contestants, best first.
+pub(super) struct Ranking<'a> {
+    metric: Metric,
+    control: Option<&'a str>,
+    /// The relative difference to tell.
+    resolve: f64,
+    places: Vec<Place<'a>>,
+    /// Those of which too few rounds count.
+    unranked: Vec<(&'a str, usize)>,
+    /// Probability that an interval misses the true difference.
+    alpha: f64,
+}
+
+/// One of them.
+struct Place<'a> {
+    contestant: &'a str,
+    /// The logarithms of the values of its rounds: differences of them are ratios.
+    logs: Vec<f64>,
+    middle: f64,
+}
+
+impl<'a> Ranking<'a> {
+    pub(super) fn of(standings: &[Standing<'a>], metric: Metric, rules: &'a Rules) -> Self {
+        let mut places = Vec::new();
+        let mut unranked = Vec::new();
+        for standing in standings {
+            let values = standing.values(metric).into_iter();
+            let mut values: Vec<f64> = values.filter(|value| *value > 0.0).collect();
+            values.sort_by(f64::total_cmp);
+            if values.len() < ROUNDS_MIN {
+                unranked.push((standing.contestant(), values.len()));
+                continue;
+            }
+            places.push(Place {
+                contestant: standing.contestant(),
+                logs: values.iter().map(|value| value.ln()).collect(),
+                middle: median(&values),
+            });
+        }
+        places.sort_by(|one, other| match metric.is_better_high() {
+            true => other.middle.total_cmp(&one.middle),
+            false => one.middle.total_cmp(&other.middle),
+        });
+        let control = rules.control.as_deref();
+        // As many comparisons as the table shows, each held to its part of the level.
+        let with_control = usize::from(places.iter().any(|it| Some(it.contestant) == control));
+        let comparisons = places.len().saturating_sub(1) * (1 + with_control);
+        Self {
+            metric,
+            control,
+            resolve: rules.resolve,
+            places,
+            unranked,
+            alpha: ALPHA / comparisons.max(1) as f64,
+        }
+    }
+
+    pub(super) fn table(&self) -> Table {
+        let control = self.control_place();
+        let mut header = vec![
+            "contestant".to_owned(),
+            format!("median of rounds, {}", self.metric),
+            "beside the best".to_owned(),
+        ];
+        header.extend(control.map(|control| format!("beside {}", control.contestant)));
+        let mut table = Table::new(header);
+        for (index, place) in self.places.iter().enumerate() {
+            let mut row = vec![
+                place.contestant.to_owned(),
+                self.metric.quantity(place.middle),
+                match index {
+                    0 => "best".to_owned(),
+                    _ => self.difference(&self.places[0], place),
+                },
+            ];
+            row.extend(
+                control.map(|control| match control.contestant == place.contestant {
+                    true => format::dash(),
+                    false => self.difference(control, place),
+                }),
+            );
+            table.row(row);
+        }
+        for (contestant, rounds) in &self.unranked {
+            table.row([
+                (*contestant).to_owned(),
+                format!("not ranked: {rounds} rounds"),
+            ]);
+        }
+        table
+    }
+
+    /// The winner, or that there is none, and what would tell.
+    pub(super) fn sentences(&self) -> Vec<String> {
+        let mut sentences = Vec::new();
+        if let [best, second, ..] = self.places.as_slice() {
+            let (name, next) = (best.contestant, second.contestant);
+            let by = match self.metric.is_better_high() {
+                true => "highest",
+                false => "lowest",
+            };
+            sentences.push(match self.shift(best, second).filter(Shift::is_told) {
+                Some(shift) => format!(
+                    "{name} has the {by} {}: {} of {next}, the next.",
+                    self.metric,
+                    percent(-shift.estimate)
+                ),
+                None => format!(
+                    "There is no winner: {name} and {next} cannot be told apart by {}.",
+                    self.metric
+                ),
+            });
+        }
+        let samples: Vec<&[f64]> = self.places.iter().map(|it| it.logs.as_slice()).collect();
+        let shift = (1.0 + self.resolve).ln();
+        if let Some(needed) = rounds_needed(&samples, shift, self.alpha) {
+            let fewest = samples.iter().map(|sample| sample.len()).min().unwrap_or(0) as u64;
+            let more = match needed.saturating_sub(fewest) {
+                0 => "there are as many".to_owned(),
+                more => format!("{} more than there are", format::count(more)),
+            };
+            sentences.push(format!(
+                "A difference of {} would be told in 19 of 20 contests with {} rounds each, {more}.",
+                format::percent(self.resolve),
+                format::count(needed)
+            ));
+        }
+        if !self.unranked.is_empty() {
+            sentences.push(format!(
+                "Fewer than {ROUNDS_MIN} ranked rounds say nothing of a difference."
+            ));
+        }
+        sentences
+    }
+
+    fn control_place(&self) -> Option<&Place<'a>> {
+        let control = self.control?;
+        self.places.iter().find(|it| it.contestant == control)
+    }
+
+    fn shift(&self, from: &Place<'_>, to: &Place<'_>) -> Option<Shift> {
+        ranks::shift(&from.logs, &to.logs, self.alpha)
+    }
+
+    /// How `to` differs from `from`, for a reader.
+    fn difference(&self, from: &Place<'_>, to: &Place<'_>) -> String {
+        let Some(shift) = self.shift(from, to) else {
+            return "too few rounds for this many contestants".to_owned();
+        };
+        let interval = format!("[{}, {}]", percent(shift.low), percent(shift.high));
+        if !shift.is_told() {
+            return format!("cannot be told apart {interval}");
+        }
+        let is_more = shift.estimate > 0.0;
+        let word = match is_more == self.metric.is_better_high() {
+            true => "better",
+            false => "worse",
+        };
+        // How often a round of the one is above a round of the other: the size of the effect.
+        let ahead = if is_more {
+            shift.superiority
+        } else {
+            1.0 - shift.superiority
+        };
+        format!(
+            "{} {interval}, {word} in {} of pairs",
+            percent(shift.estimate),
+            format::percent(ahead)
+        )
+    }
+}
+
+/// A difference of logarithms as a relative one.
+fn percent(log_ratio: f64) -> String {
+    format!("{:+.1} %", log_ratio.exp_m1() * 100.0)
+}
+
+/// Of all comparisons of a table together.
+const ALPHA: f64 = 0.05;
+/// With fewer there is no interval of 95 %.
+const ROUNDS_MIN: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Field, tests};
+    use super::*;
+
+    fn with_ranking(contestants: &[(&str, f64)], rounds: u64, check: impl Fn(&Ranking<'_>)) {
+        let run = tests::run(contestants, rounds);
+        let rules = tests::rules();
+        for field in Field::all(&run) {
+            let standings = field.standings(1);
+            let metric = Metric::parse("response.p50").unwrap();
+            check(&Ranking::of(&standings, metric, &rules));
+        }
+    }
+
+    #[test]
+    fn the_control_has_a_column_of_its_own() {
+        with_ranking(&[("none", 1.0), ("a", 2.0), ("b", 3.0)], 8, |ranking| {
+            let text = ranking.table().to_text();
+            assert!(text.contains("beside none"), "{text}");
+            assert!(text.contains("+100") && text.contains("+200"), "{text}");
+            let sentence = &ranking.sentences()[0];
+            assert!(sentence.starts_with("none has the lowest"), "{sentence}");
+        });
+    }
+
+    #[test]
+    fn equal_contestants_have_no_winner_and_a_number_of_rounds() {
+        with_ranking(&[("a", 2.0), ("b", 2.0)], 5, |ranking| {
+            let sentences = ranking.sentences().join(" ");
+            assert!(sentences.contains("There is no winner"), "{sentences}");
+            assert!(sentences.contains("3.0 % would be told"), "{sentences}");
+        });
+    }
+
+    #[test]
+    fn too_few_rounds_are_not_ranked() {
+        with_ranking(&[("a", 2.0), ("b", 4.0)], 3, |ranking| {
+            assert!(ranking.places.is_empty());
+            let text = ranking.table().to_text();
+            assert!(text.contains("not ranked: 3 rounds"), "{text}");
+        });
+    }
+}

@@ -1,0 +1,361 @@
+//! The figures of a cell by their names: what thresholds are on, and what a contest is judged by.
+
+use std::fmt;
+
+use crate::cell::Cell;
+use crate::format;
+use crate::histogram::Histogram;
+use crate::quantiles::microseconds;
+
+/// One figure of a cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Metric {
+    /// A statistic of a latency, in nanoseconds.
+    Latency(Latency, Statistic),
+    /// Any other number.
+    Figure(Figure),
+}
+
+/// A latency that a cell has a histogram of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Latency {
+    /// Intended send time to the first reply.
+    FirstReply,
+    /// All of a handshake.
+    Handshake,
+    /// Its TCP part.
+    HandshakeTcp,
+    /// Its TLS part.
+    HandshakeTls,
+    /// Its HTTP part.
+    HandshakeUpgrade,
+    /// Sent to read by the server.
+    OneWay,
+    /// Intended send time to the last reply.
+    Response,
+    /// Actual send to each reply, as uwebsocket-benchmark has it.
+    RoundTripSeed,
+    /// The generator's own delay.
+    SendLag,
+    /// Written to the last reply.
+    Service,
+    /// Waiting for one of the slots.
+    SlotWait,
+}
+
+/// A figure of a histogram.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Statistic {
+    /// The largest value.
+    Max,
+    /// The mean.
+    Mean,
+    /// The smallest value.
+    Min,
+    /// The value at this share of all, 0 to 1.
+    Quantile(f64),
+}
+
+/// A number of a cell that is no latency of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Figure {
+    /// Connections given up.
+    ConnectsFailed,
+    /// Replies that are not what was sent.
+    Corrupt,
+    /// Replies that came twice.
+    Duplicate,
+    /// Errors of all kinds.
+    Errors,
+    /// Replies that never came.
+    Lost,
+    /// Seconds from the first attempt until every connection was up.
+    OnlineS,
+    /// Replies per second.
+    RateReceived,
+    /// Messages per second.
+    RateSent,
+    /// Replies.
+    Received,
+    /// Replies out of order.
+    Reordered,
+    /// Messages.
+    Sent,
+    /// CPU of what was measured for each message, nanoseconds.
+    ServerCpuPerMessage,
+    /// Largest resident memory of what was measured, bytes.
+    ServerMemoryPeak,
+    /// Messages nobody asked for.
+    Unexpected,
+    /// Messages that were due and never sent.
+    Unsent,
+}
+
+impl Metric {
+    /// Reads a name such as `response.p99`, `p(99.9)`, `lost`; `None` for one there is not.
+    pub fn parse(name: &str) -> Option<Self> {
+        let name = name.strip_prefix("latency.").unwrap_or(name);
+        if let Some(figure) = Figure::parse(name) {
+            return Some(Self::Figure(figure));
+        }
+        if let Some(statistic) = Statistic::parse(name) {
+            return Some(Self::Latency(Latency::Response, statistic));
+        }
+        // The dot of `response.p99.9` belongs to the statistic: try each split.
+        name.match_indices('.').find_map(|(at, _)| {
+            let latency = Latency::parse(&name[..at])?;
+            Some(Self::Latency(latency, Statistic::parse(&name[at + 1..])?))
+        })
+    }
+
+    /// Its value; `None` where nothing was recorded.
+    pub fn value(self, cell: &Cell) -> Option<f64> {
+        match self {
+            Self::Latency(latency, statistic) => statistic.of(latency.histogram(cell)?),
+            Self::Figure(figure) => figure.of(cell),
+        }
+    }
+
+    /// Whether more of it is better.
+    pub fn is_better_high(self) -> bool {
+        match self {
+            Self::Latency(..) => false,
+            Self::Figure(figure) => match figure {
+                Figure::RateReceived | Figure::RateSent | Figure::Received | Figure::Sent => true,
+                Figure::ConnectsFailed
+                | Figure::Corrupt
+                | Figure::Duplicate
+                | Figure::Errors
+                | Figure::Lost
+                | Figure::OnlineS
+                | Figure::Reordered
+                | Figure::ServerCpuPerMessage
+                | Figure::ServerMemoryPeak
+                | Figure::Unexpected
+                | Figure::Unsent => false,
+            },
+        }
+    }
+
+    /// A value of it with its unit.
+    pub(crate) fn quantity(self, value: f64) -> String {
+        match self {
+            Self::Latency(..) | Self::Figure(Figure::ServerCpuPerMessage) => {
+                format::latency(microseconds(value))
+            }
+            Self::Figure(figure) => match figure {
+                Figure::OnlineS => format::latency(value * 1e6),
+                Figure::RateReceived | Figure::RateSent => format!("{}/s", format::rate(value)),
+                Figure::ServerMemoryPeak => format::bytes(value),
+                Figure::ConnectsFailed
+                | Figure::Corrupt
+                | Figure::Duplicate
+                | Figure::Errors
+                | Figure::Lost
+                | Figure::Received
+                | Figure::Reordered
+                | Figure::Sent
+                | Figure::ServerCpuPerMessage
+                | Figure::Unexpected
+                | Figure::Unsent => format::rate(value),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Latency(latency, statistic) => {
+                write!(f, "{} {statistic}", name_of(&LATENCIES, latency))
+            }
+            Self::Figure(figure) => f.write_str(name_of(&FIGURES, figure)),
+        }
+    }
+}
+
+impl fmt::Display for Statistic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Max => f.write_str("max"),
+            Self::Mean => f.write_str("mean"),
+            Self::Min => f.write_str("min"),
+            // 0.999 times 100 is not 99.9.
+            Self::Quantile(share) => write!(f, "p{}", (share * 1e6).round() / 1e4),
+        }
+    }
+}
+
+impl Latency {
+    fn parse(name: &str) -> Option<Self> {
+        value_of(&LATENCIES, name)
+    }
+
+    /// Its histogram; `None` where it was refused.
+    pub(crate) fn histogram(self, cell: &Cell) -> Option<&Histogram> {
+        Some(match self {
+            Self::FirstReply => &cell.latency.first_reply,
+            Self::Handshake => &cell.handshake.total,
+            Self::HandshakeTcp => &cell.handshake.tcp,
+            Self::HandshakeTls => &cell.handshake.tls,
+            Self::HandshakeUpgrade => &cell.handshake.upgrade,
+            Self::OneWay => return cell.latency.one_way.histogram(),
+            Self::Response => &cell.latency.response,
+            Self::RoundTripSeed => &cell.latency.round_trip_seed,
+            Self::SendLag => &cell.latency.send_lag,
+            Self::Service => &cell.latency.service,
+            Self::SlotWait => &cell.latency.slot_wait,
+        })
+    }
+}
+
+impl Statistic {
+    fn parse(text: &str) -> Option<Self> {
+        let text = text.strip_suffix("_us").unwrap_or(text);
+        match text {
+            "min" => return Some(Self::Min),
+            "max" => return Some(Self::Max),
+            "mean" | "avg" => return Some(Self::Mean),
+            "med" | "median" => return Some(Self::Quantile(0.5)),
+            _ => {}
+        }
+        let digits = text.strip_prefix('p')?;
+        let digits = match digits.strip_prefix('(') {
+            Some(rest) => rest.strip_suffix(')')?,
+            None => digits,
+        };
+        let percent: f64 = digits.replace('_', ".").parse().ok()?;
+        (percent > 0.0 && percent <= 100.0).then_some(Self::Quantile(percent / 100.0))
+    }
+
+    /// Its value, nanoseconds; `None` of an empty histogram.
+    pub(crate) fn of(self, histogram: &Histogram) -> Option<f64> {
+        match self {
+            Self::Min => histogram.min_ns().map(|ns| ns as f64),
+            Self::Max => histogram.max_ns().map(|ns| ns as f64),
+            Self::Mean => histogram.mean_ns(),
+            Self::Quantile(share) => histogram.quantile_ns(share).map(|ns| ns as f64),
+        }
+    }
+}
+
+impl Figure {
+    fn parse(name: &str) -> Option<Self> {
+        let name = name.strip_prefix("messages.").unwrap_or(name);
+        match name {
+            "rate.sent_per_s" => Some(Self::RateSent),
+            "rate.received_per_s" => Some(Self::RateReceived),
+            _ => value_of(&FIGURES, name),
+        }
+    }
+
+    fn of(self, cell: &Cell) -> Option<f64> {
+        let whole = match self {
+            Self::OnlineS => return cell.connects.all_online_ms.map(|ms| ms / 1e3),
+            Self::RateReceived => return Some(cell.rate.received_per_s),
+            Self::RateSent => return Some(cell.rate.sent_per_s),
+            Self::ServerCpuPerMessage => return cell.server.as_ref()?.cpu_ns_per_message,
+            Self::ServerMemoryPeak => cell.server.as_ref()?.rss_peak_bytes?,
+            Self::ConnectsFailed => cell.connects.failed,
+            Self::Corrupt => cell.messages.corrupt,
+            Self::Duplicate => cell.messages.duplicate,
+            Self::Errors => cell.errors.values().sum(),
+            Self::Lost => cell.messages.lost,
+            Self::Received => cell.messages.received,
+            Self::Reordered => cell.messages.reordered,
+            Self::Sent => cell.messages.sent,
+            Self::Unexpected => cell.messages.unexpected,
+            Self::Unsent => cell.messages.unsent,
+        };
+        Some(whole as f64)
+    }
+}
+
+fn value_of<T: Copy>(names: &[(&str, T)], name: &str) -> Option<T> {
+    let found = names.iter().find(|(known, _)| *known == name);
+    found.map(|(_, value)| *value)
+}
+
+/// The first name of a value.
+fn name_of<'a, T: PartialEq>(names: &[(&'a str, T)], value: &T) -> &'a str {
+    let found = names.iter().find(|(_, known)| known == value);
+    found.map_or("", |(name, _)| name)
+}
+
+const LATENCIES: [(&str, Latency); 12] = [
+    ("first_reply", Latency::FirstReply),
+    ("handshake", Latency::Handshake),
+    ("handshake.total", Latency::Handshake),
+    ("handshake.tcp", Latency::HandshakeTcp),
+    ("handshake.tls", Latency::HandshakeTls),
+    ("handshake.upgrade", Latency::HandshakeUpgrade),
+    ("one_way", Latency::OneWay),
+    ("response", Latency::Response),
+    ("round_trip_seed", Latency::RoundTripSeed),
+    ("send_lag", Latency::SendLag),
+    ("service", Latency::Service),
+    ("slot_wait", Latency::SlotWait),
+];
+
+const FIGURES: [(&str, Figure); 15] = [
+    ("connects.failed", Figure::ConnectsFailed),
+    ("corrupt", Figure::Corrupt),
+    ("duplicate", Figure::Duplicate),
+    ("errors", Figure::Errors),
+    ("lost", Figure::Lost),
+    ("online_s", Figure::OnlineS),
+    ("received_rate", Figure::RateReceived),
+    ("rate", Figure::RateSent),
+    ("received", Figure::Received),
+    ("reordered", Figure::Reordered),
+    ("sent", Figure::Sent),
+    ("server.cpu_per_message", Figure::ServerCpuPerMessage),
+    ("server.memory_peak", Figure::ServerMemoryPeak),
+    ("unexpected", Figure::Unexpected),
+    ("unsent", Figure::Unsent),
+];
+
+/// What an unknown name is answered with.
+pub const METRICS: &str = "use p(99), min, mean, max of response, service, send_lag, slot_wait, \
+     first_reply, round_trip_seed, one_way, handshake[.tcp|.tls|.upgrade], or sent, received, \
+     lost, duplicate, reordered, corrupt, unexpected, unsent, errors, connects.failed, rate, \
+     received_rate, online_s, server.cpu_per_message, server.memory_peak";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::environment::Server;
+
+    #[test]
+    fn every_name_is_read_and_told_again() {
+        let known = FIGURES.iter().map(|(name, _)| *name);
+        for name in known {
+            assert_eq!(Metric::parse(name).unwrap().to_string(), name);
+            assert!(METRICS.contains(name), "{name}");
+        }
+        for (name, told) in [
+            ("p(99.9)", "response p99.9"),
+            ("handshake.tls.p99", "handshake.tls p99"),
+            ("service.med", "service p50"),
+            ("send_lag.avg", "send_lag mean"),
+        ] {
+            assert_eq!(Metric::parse(name).unwrap().to_string(), told);
+        }
+        assert_eq!(Metric::parse("latencey.p99"), None);
+    }
+
+    #[test]
+    fn what_was_not_recorded_has_no_value() {
+        let value = |name: &str, cell: &Cell| Metric::parse(name).unwrap().value(cell);
+        let mut cell = Cell::default();
+        for name in ["p99", "one_way.mean", "server.memory_peak", "online_s"] {
+            assert_eq!(value(name, &cell), None, "{name}");
+        }
+        cell.server = Some(Server {
+            rss_peak_bytes: Some(4096),
+            ..Server::default()
+        });
+        assert_eq!(value("server.memory_peak", &cell), Some(4096.0));
+        assert_eq!(value("lost", &cell), Some(0.0));
+    }
+}
