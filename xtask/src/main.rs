@@ -45,9 +45,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["fuzz", "--planted"] => fuzz::planted(),
         ["fuzz", arguments @ ..] => fuzz::run(arguments),
         ["tidy"] => tidy::run(),
-        ["peers"] => peers::install(),
-        ["peers", "--list"] => peers::list(),
-        ["peers", "--check"] => peers::check(),
+        ["peers", arguments @ ..] => peers::run_with(arguments),
         ["autobahn", arguments @ ..] => autobahn::run(arguments),
         ["acceptance", "breakage"] => acceptance::breakage(),
         ["acceptance", "attacks", "--control", names @ ..] => acceptance::attacks_control(names),
@@ -91,7 +89,10 @@ usage: cargo xtask COMMAND
                            Targets: request, response, frames, deflate, close, session
   fuzz --planted           puts a defect before each target, which must find it in a minute
   tidy                     the rules of the house: arrows, sizes, words, manifests
-  peers [--list|--check]   install the foreign peers of the tests, or show or check them
+  peers [--list|--check]   install the foreign peers of the tests and the contestants of the lab, or
+                           show or check them
+  peers [--contestant-folder DIR] [ID...]
+                           install these contestants of the lab, or all of another folder
   autobahn [--server|--client] [--tls] [--driver epoll] [--cases GLOB]... [--original]
                            the Autobahn test suite; all 517 cases unless told otherwise. Over
                            wss:// in the suite's own program, which needs a Python 2.7

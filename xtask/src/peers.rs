@@ -1,6 +1,7 @@
-//! `cargo xtask peers`: the real peers that the tests talk to, pinned, into `target/peers`.
+//! `cargo xtask peers`: the real peers that the tests talk to and the contestants of the lab, pinned,
+//! into `target/peers`.
 //!
-//! Their definitions stand in `xtask/peers`. An install is done again only when a definition has
+//! Their definitions stand in `xtask/peers` and `lab/contestants`. An install is done again only when a definition has
 //! changed or something is missing, so that calling it twice costs a second.
 
 use std::path::{Path, PathBuf};
@@ -8,14 +9,14 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
+mod contestants;
+mod recipe;
+
 use crate::place;
 
 /// Where the browsers are; Debian's packages put them there.
 const CHROMIUM: &str = "/usr/bin/chromium";
 const FIREFOX: &str = "/usr/bin/firefox-esr";
-
-/// Contestants of the lab that npm installs, by their folders in `lab/contestants`.
-const CONTESTANTS: &[&str] = &["uwebsockets-js"];
 
 /// A peer with what the tests need it for.
 struct Peer {
@@ -72,20 +73,6 @@ const PEERS: &[Peer] = &[
         version: |folder| node_version(folder, "playwright-core"),
     },
     Peer {
-        name: "uwebsockets",
-        source: "lab/contestants/uwebsockets-js",
-        purpose: "a contestant of the lab",
-        version: |folder| {
-            let program = "console.log(require('uwebsockets/package.json').version)";
-            let place = folder.contestant("uwebsockets-js");
-            said(
-                Command::new("node")
-                    .args(["-e", program])
-                    .current_dir(place),
-            )
-        },
-    },
-    Peer {
         name: "chromium",
         source: "apt",
         purpose: "a page as a client",
@@ -105,21 +92,62 @@ const PEERS: &[Peer] = &[
     },
 ];
 
+/// What the arguments say: everything, or some contestants.
+pub(crate) fn run_with(arguments: &[&str]) -> Result<ExitCode> {
+    match arguments {
+        [] => install(),
+        ["--list"] => list(),
+        ["--check"] => check(),
+        ["--contestant-folder", folder, ids @ ..] => {
+            install_contestants(Some(Path::new(folder)), ids)
+        }
+        ids => install_contestants(None, ids),
+    }
+}
+
 /// Installs what is missing.
 pub(crate) fn install() -> Result<ExitCode> {
     let folder = Folder(place::target()?.join("peers"));
-    if folder.is_current() && problems(&folder).is_empty() {
+    let contestants = contestants::load(None, &[], &folder.0)?;
+    let is_complete = folder.is_current() && problems(&folder).is_empty();
+    if is_complete && contestants::missing(&contestants).is_empty() {
         println!("peers: all there in {}", folder.0.display());
         return Ok(ExitCode::SUCCESS);
     }
+    if !is_complete {
+        install_peers(&folder)?;
+    }
+    let installed = contestants::install(&contestants)?;
+    // A contestant that could not be installed has said why.
+    match check()? {
+        ExitCode::SUCCESS => Ok(installed),
+        failure => Ok(failure),
+    }
+}
+
+/// Installs these contestants, or all of a folder.
+fn install_contestants(folder: Option<&Path>, ids: &[&str]) -> Result<ExitCode> {
+    if let Some(flag) = ids.iter().find(|id| id.starts_with('-')) {
+        bail!("`cargo xtask peers` does not know {flag}; `cargo xtask help` has what it knows");
+    }
+    let peers = place::target()?.join("peers");
+    let contestants = contestants::load(folder, ids, &peers)?;
+    let installed = contestants::install(&contestants)?;
+    if installed == ExitCode::SUCCESS {
+        let place = peers.join("contestants");
+        println!("contestants: all there in {}", place.display());
+    }
+    Ok(installed)
+}
+
+/// What the tests talk to.
+fn install_peers(folder: &Folder) -> Result<()> {
     std::fs::create_dir_all(&folder.0)?;
-    python_packages(&folder).context("websockets, kosoku and cbor2")?;
+    let requirements = definition("requirements.txt");
+    let environment = folder.0.join("python");
+    python_environment(&environment, &requirements, &[]).context("websockets, kosoku and cbor2")?;
     let node = folder.0.join("node");
     node_packages(&definition(""), &node).context("ws, cbor-js and playwright-core")?;
-    for name in CONTESTANTS {
-        let source = place::root().join("lab/contestants").join(name);
-        node_packages(&source, &folder.contestant(name)).context(*name)?;
-    }
     if !Path::new(CHROMIUM).exists() {
         apt(&["chromium"]).context("a browser")?;
     }
@@ -129,19 +157,21 @@ pub(crate) fn install() -> Result<ExitCode> {
     if said(Command::new("openssl").arg("version")).is_err() {
         apt(&["openssl"])?;
     }
-    folder.mark_current()?;
-    check()
+    folder.mark_current()
 }
 
 /// Says what is there; fails when something is missing.
-pub(crate) fn check() -> Result<ExitCode> {
+fn check() -> Result<ExitCode> {
     let folder = Folder(place::target()?.join("peers"));
     for peer in PEERS {
         let version = (peer.version)(&folder).unwrap_or_else(|_| "missing".into());
         println!("{:16} {version}", peer.name);
     }
-    let problems = problems(&folder);
+    let contestants = contestants::load(None, &[], &folder.0)?;
+    let mut problems = problems(&folder);
+    problems.extend(contestants::missing(&contestants));
     if problems.is_empty() {
+        println!("and {} contestants of the lab", contestants.len());
         return Ok(ExitCode::SUCCESS);
     }
     println!("missing: {}; run `cargo xtask peers`", problems.join(", "));
@@ -149,9 +179,13 @@ pub(crate) fn check() -> Result<ExitCode> {
 }
 
 /// Prints each peer, where its version is pinned, and what it is for.
-pub(crate) fn list() -> Result<ExitCode> {
+fn list() -> Result<ExitCode> {
     for peer in PEERS {
         println!("{:16} {:30} {}", peer.name, peer.source, peer.purpose);
+    }
+    let peers = place::target()?.join("peers");
+    for contestant in contestants::load(None, &[], &peers)? {
+        println!("{}", contestant.line());
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -188,19 +222,10 @@ impl Folder {
         self.0.join("python/bin/python")
     }
 
-    /// Where what a contestant of the lab needs is installed; the lab looks for it there.
-    fn contestant(&self, name: &str) -> PathBuf {
-        self.0.join("contestants").join(name)
-    }
-
     fn definitions() -> Result<String> {
         let files = ["requirements.txt", "package.json", "package-lock.json"].map(definition);
-        let contestants = CONTESTANTS.iter().map(|name| {
-            let folder = place::root().join("lab/contestants").join(name);
-            folder.join("package-lock.json")
-        });
-        let files = files.into_iter().chain(contestants);
-        let texts: std::io::Result<Vec<String>> = files.map(std::fs::read_to_string).collect();
+        let texts = files.into_iter().map(std::fs::read_to_string);
+        let texts: std::io::Result<Vec<String>> = texts.collect();
         Ok(texts.context("the definitions of the peers")?.concat())
     }
 
@@ -222,28 +247,22 @@ fn definition(file: &str) -> PathBuf {
     place::root().join("xtask/peers").join(file)
 }
 
-fn python_packages(folder: &Folder) -> Result<()> {
-    let environment = folder.0.join("python");
+/// A virtual environment with what `requirements` lists.
+fn python_environment(environment: &Path, requirements: &Path, options: &[&str]) -> Result<()> {
     let make = || {
         run(Command::new("python3")
             .args(["-m", "venv", "--clear"])
-            .arg(&environment))
+            .arg(environment))
     };
     if make().is_err() {
         // Debian splits venv from python3.
         apt(&["python3", "python3-venv"])?;
         make()?;
     }
-    run(Command::new(folder.python())
-        .args([
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--requirement",
-        ])
-        .arg(definition("requirements.txt")))
+    let mut pip = Command::new(environment.join("bin/python"));
+    pip.args(["-m", "pip", "install", "--quiet"]);
+    pip.arg("--disable-pip-version-check").args(options);
+    run(pip.arg("--requirement").arg(requirements))
 }
 
 /// Installs what the lock in `source` says into `modules`.
@@ -286,6 +305,8 @@ fn apt(packages: &[&str]) -> Result<()> {
     let apt = |verb: &[&str]| {
         run(Command::new("apt-get")
             .env("DEBIAN_FRONTEND", "noninteractive")
+            // Servers that come with a service are not started: in runlevel 1 none is.
+            .env("RUNLEVEL", "1")
             .args(["--quiet", "--quiet", "--yes"])
             .args(verb)
             .stdout(Stdio::null()))

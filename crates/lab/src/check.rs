@@ -1,5 +1,7 @@
-//! Whether a contestant can take part: it is started, answers one echo and is stopped, without TLS
-//! and with it.
+//! Whether a contestant can take part: it is started, serves one echo and is stopped, without TLS
+//! and with it. Proxies stand in front of two servers, and clients load one.
+
+mod reach;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,18 +11,38 @@ use std::time::Duration;
 use moonwire_load::{Control, Pacing, Scenario, Settings, Stop, Target, Workload};
 
 use crate::contestant::{
-    Contestant, RunningContestant, StartError, Surroundings, certificate_paths, write_certificate,
+    Contestant, Errand, Kind, RunningStack, StackSpec, Surroundings, run_client, write_certificate,
 };
+use crate::process::tree;
 
 /// What a check found.
 #[derive(Debug)]
 pub struct Check {
     /// As the contestant tells it itself.
     pub version: String,
-    /// How long the echo took without TLS, or what went wrong, a clause.
-    pub plain: Result<Duration, String>,
+    /// Without TLS: what it did, or what went wrong, a clause.
+    pub plain: Result<Trial, String>,
     /// The same with TLS.
-    pub tls: Result<Duration, String>,
+    pub tls: Result<Trial, String>,
+}
+
+/// What a contestant did.
+#[derive(Debug)]
+pub enum Trial {
+    /// It served messages.
+    Served {
+        /// How long an echo took.
+        echo: Duration,
+        /// How long all replies of its amplifying service took.
+        amplify: Option<Duration>,
+    },
+    /// It sent messages.
+    Sent {
+        /// Messages that came back: all of them.
+        messages: u64,
+        /// Its median of their latency.
+        median: Duration,
+    },
 }
 
 impl Check {
@@ -30,28 +52,35 @@ impl Check {
     }
 }
 
-/// Checks one contestant. `program` is the moonwire that is one of them, `peers` what `cargo xtask
-/// peers` has installed. The error is a sentence: it is not here, or nothing can be written.
-pub fn check_contestant(
-    contestant: &Contestant,
-    program: &Path,
-    peers: &Path,
-) -> Result<Check, String> {
+/// With whom a contestant is checked, and where they are.
+#[derive(Debug, Clone)]
+pub struct CheckSpec {
+    /// The server behind proxies, and under clients.
+    pub backend: Contestant,
+    /// The moonwire that is a contestant: this program, normally.
+    pub program: PathBuf,
+    /// What `cargo xtask peers` has installed.
+    pub peers: PathBuf,
+}
+
+/// Checks one contestant. The error is a sentence: it is not here, or nothing can be written.
+pub fn check_contestant(contestant: &Contestant, spec: &CheckSpec) -> Result<Check, String> {
     let folder =
         tempfile::tempdir().map_err(|error| format!("no folder for its files: {error}"))?;
-    let (certificate, key) = certificate_paths(folder.path());
-    let around = Surroundings {
-        program: program.to_owned(),
-        peers: peers.to_owned(),
-        folder: folder.path().to_owned(),
-        certificate,
-        key,
-        processors: std::thread::available_parallelism().map_or(1, usize::from),
-        port: 0,
-    };
+    let around = Surroundings::new(&spec.program, &spec.peers, folder.path());
     let version = contestant.version(&around)?;
+    if contestant.kind() != Kind::Server {
+        spec.backend.version(&around)?;
+    }
     write_certificate(&around.certificate, &around.key)?;
-    let try_one = |tls: bool, name: &str| echo(contestant, tls, &around, folder.path().join(name));
+    let try_one = |tls: bool, name: &str| {
+        let bench = Bench {
+            around: around.clone(),
+            folder: folder.path().join(name),
+            tls,
+        };
+        bench.check(contestant, &spec.backend)
+    };
     Ok(Check {
         version,
         plain: try_one(false, "plain"),
@@ -59,51 +88,153 @@ pub fn check_contestant(
     })
 }
 
-fn echo(
+/// The version of a contestant that is installed; the error is a sentence that says how it is.
+pub fn installed_version(
     contestant: &Contestant,
-    tls: bool,
-    around: &Surroundings,
+    program: &Path,
+    peers: &Path,
+) -> Result<String, String> {
+    contestant.version(&Surroundings::new(program, peers, Path::new("")))
+}
+
+/// Where one contestant is checked.
+struct Bench {
+    around: Surroundings,
     folder: PathBuf,
-) -> Result<Duration, String> {
-    let server = RunningContestant::start(contestant, tls, around, folder, &[]);
-    let server = server.map_err(|error| match error {
-        StartError::Files(sentence) => sentence,
-        StartError::Process(error) => error.to_string(),
-    })?;
-    let target = Target::parse(server.url()).map_err(|error| error.to_string())?;
-    let scenario = Scenario::new(Settings {
-        targets: vec![target],
-        connections: 1,
-        workload: Workload::Echo {
+    tls: bool,
+}
+
+impl Bench {
+    fn check(&self, contestant: &Contestant, backend: &Contestant) -> Result<Trial, String> {
+        let (backend, proxy) = match contestant.kind() {
+            Kind::Server => (contestant, None),
+            Kind::Proxy => (backend, Some(contestant)),
+            Kind::Client => (backend, None),
+        };
+        let spec = StackSpec {
+            backend,
+            backends: proxy.map_or(1, |_| PROXIED),
+            backend_workers: 1,
+            backend_cpus: &[],
+            proxy,
+            proxy_workers: 1,
+            proxy_cpus: &[],
+            tls: self.tls,
+        };
+        let stack = RunningStack::start(&spec, &self.around, &self.folder);
+        let stack = stack.map_err(|error| error.clause())?;
+        let trial = match contestant.kind() {
+            Kind::Server | Kind::Proxy => self.serve(&stack, backend),
+            Kind::Client => self.send(&stack, contestant),
+        };
+        let is_spread = match stack.proxy() {
+            Some(_) if !self.tls && trial.is_ok() => reach::backends_are_reached(&stack),
+            Some(_) | None => Ok(()),
+        };
+        let death = stack.any_death();
+        let pids = [stack.proxy_pids(), stack.backend_pids()].concat();
+        let killed = stack.stop()?;
+        if let Some(death) = death {
+            return Err(death);
+        }
+        let trial = trial?;
+        is_spread?;
+        if let Some(pid) = pids.into_iter().find(|pid| tree::is_there(*pid)) {
+            return Err(format!("its process {pid} is there after its end"));
+        }
+        if let Some(name) = killed.first() {
+            return Err(format!(
+                "{name} did not end when it was asked to and was killed"
+            ));
+        }
+        Ok(trial)
+    }
+
+    fn serve(&self, stack: &RunningStack, backend: &Contestant) -> Result<Trial, String> {
+        let echo = Workload::Echo {
             size: 64,
             binary: false,
-        },
-        pacing: Pacing::Closed { in_flight: 1 },
-        stop: Stop::Messages(1),
-        cacert: tls.then(|| around.certificate.clone()),
-        same_host: true,
-        ..Settings::default()
-    })
-    .map_err(|error| error.to_string())?;
-    let mut control = Control {
-        stop: Arc::new(AtomicBool::new(false)),
-        on_progress: None,
-    };
-    let outcome = moonwire_load::run(&scenario, &mut control);
-    let cell = outcome.map_err(|error| error.to_string())?.cell;
-    let death = server.death(&cell);
-    let is_killed = server.stop()?;
-    if let Some(death) = death {
-        return Err(death);
+        };
+        let of_amplify = || Workload::Amplify {
+            size: 256,
+            time_unit: backend.amplify_time_unit(),
+        };
+        let replies = u16::try_from(self.around.replies).unwrap_or(u16::MAX);
+        let mut echo_took = Duration::ZERO;
+        for url in stack.urls() {
+            echo_took = self.exchange(url, echo, 1)?;
+        }
+        let amplify = stack.amplify_urls().first();
+        let amplify = amplify.map(|url| {
+            let took = self.exchange(url, of_amplify(), replies);
+            took.map_err(|why| format!("{replies} replies to one message: {why}"))
+        });
+        Ok(Trial::Served {
+            echo: echo_took,
+            amplify: amplify.transpose()?,
+        })
     }
-    let latency = cell.latency.response.quantile_ns(1.0);
-    let Some(latency_ns) = latency.filter(|_| cell.messages.lost == 0) else {
-        let why = cell.errors.keys().next().map(ToString::to_string);
-        let why = why.unwrap_or_else(|| "no echo came".to_owned());
-        return Err(why);
-    };
-    if is_killed {
-        return Err("it did not end when it was asked to and was killed".to_owned());
+
+    /// One message on one connection, and what it took until its last reply.
+    fn exchange(&self, url: &str, workload: Workload, replies: u16) -> Result<Duration, String> {
+        let target = Target::parse(url).map_err(|error| error.to_string())?;
+        let scenario = Scenario::new(Settings {
+            targets: vec![target],
+            connections: 1,
+            workload,
+            replies,
+            pacing: Pacing::Closed { in_flight: 1 },
+            stop: Stop::Messages(1),
+            cacert: self.tls.then(|| self.around.certificate.clone()),
+            same_host: true,
+            ..Settings::default()
+        })
+        .map_err(|error| error.to_string())?;
+        let mut control = Control {
+            stop: Arc::new(AtomicBool::new(false)),
+            on_progress: None,
+        };
+        let outcome = moonwire_load::run(&scenario, &mut control);
+        let cell = outcome.map_err(|error| error.to_string())?.cell;
+        let latency = cell.latency.response.quantile_ns(1.0);
+        let is_whole = cell.messages.lost == 0 && cell.messages.corrupt == 0;
+        let Some(latency_ns) = latency.filter(|_| is_whole) else {
+            let why = cell.errors.keys().next().map(ToString::to_string);
+            let none = || match cell.messages.corrupt {
+                0 => "no answer came".to_owned(),
+                _ => "what came back is not what was sent".to_owned(),
+            };
+            return Err(why.unwrap_or_else(none));
+        };
+        Ok(Duration::from_nanos(latency_ns))
     }
-    Ok(Duration::from_nanos(latency_ns))
+
+    fn send(&self, stack: &RunningStack, client: &Contestant) -> Result<Trial, String> {
+        let around = Surroundings {
+            folder: self.folder.join("client"),
+            errand: Errand {
+                url: stack.urls().first().cloned().unwrap_or_default(),
+                connections: 2,
+                rate: 20,
+                duration_s: 2,
+                message_bytes: 64,
+            },
+            ..self.around.clone()
+        };
+        let figures = run_client(client, &around, &[])?;
+        if figures.received == 0 || figures.received != figures.sent {
+            return Err(format!(
+                "of {} messages that it sent {} came back",
+                figures.sent, figures.received
+            ));
+        }
+        let median = Duration::from_secs_f64(figures.latency_us.p50.clamp(0.0, 1e12) / 1e6);
+        Ok(Trial::Sent {
+            messages: figures.received,
+            median,
+        })
+    }
 }
+
+/// Servers behind a proxy that is checked.
+const PROXIED: usize = 2;

@@ -2,21 +2,29 @@
 //! belong to it, in a folder of their own.
 
 mod certificate;
+mod client;
 mod file;
 mod roster;
 mod running;
+mod stack;
+mod template;
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-pub(crate) use self::certificate::{paths as certificate_paths, write as write_certificate};
-use self::file::{ContestantFile, Endpoint, Kind, Variant};
+use moonwire_load::TimeUnit;
+
+pub(crate) use self::certificate::write as write_certificate;
+pub(crate) use self::client::run_client;
+pub use self::client::{ClientFigures, LatencyFrom, LatencyMicros};
+pub use self::file::Kind;
+use self::file::{ContestantFile, Endpoint, TimeUnit as Unit, Variant};
 pub use self::roster::Roster;
 pub(crate) use self::running::{RunningContestant, StartError};
+pub(crate) use self::stack::{RunningStack, StackSpec};
+pub(crate) use self::template::{Errand, Surroundings};
 use crate::link::LinkEnd;
 use crate::process::{ChildSpec, Ready};
 
@@ -28,36 +36,58 @@ pub struct Contestant {
     /// Its programs and configurations: names and contents.
     files: Vec<(String, String)>,
     variant: Variant,
-}
-
-/// What the templates of a contestant are filled with.
-#[derive(Debug, Clone)]
-pub(crate) struct Surroundings {
-    /// The moonwire that is a contestant: this program, normally.
-    pub(crate) program: PathBuf,
-    /// What `cargo xtask peers` has installed.
-    pub(crate) peers: PathBuf,
-    /// Where the contestant's files were written.
-    pub(crate) folder: PathBuf,
-    /// In PEM.
-    pub(crate) certificate: PathBuf,
-    /// In PEM.
-    pub(crate) key: PathBuf,
-    /// Processors of the machine.
-    pub(crate) processors: usize,
-    /// Where the server is to listen.
-    pub(crate) port: u16,
+    /// The command that installs it; none for what is always here.
+    install: Option<String>,
 }
 
 impl Contestant {
-    /// `ID/VARIANT`.
+    /// `ID/VARIANT`, or `ID` alone.
     pub fn name(&self) -> String {
-        format!("{}/{}", self.id, self.variant.name)
+        match self.variant.name.as_str() {
+            "" => self.id.clone(),
+            variant => format!("{}/{variant}", self.id),
+        }
     }
 
     /// What it is, in a few words.
     pub fn description(&self) -> &str {
         &self.file.description
+    }
+
+    /// Whether it answers messages, passes them on or sends them.
+    pub fn kind(&self) -> Kind {
+        self.file.kind
+    }
+
+    /// The command that installs it; none for what is always here.
+    pub fn install_command(&self) -> Option<&str> {
+        self.install.as_deref()
+    }
+
+    /// Whether it is a server with an amplifying service.
+    pub fn is_amplifying(&self) -> bool {
+        self.variant.amplify != Some(false) && self.has_amplify()
+    }
+
+    fn has_amplify(&self) -> bool {
+        let has_one = |endpoint: &Option<Endpoint>| {
+            let endpoint = endpoint.as_ref();
+            endpoint.is_some_and(|endpoint| endpoint.amplify.is_some())
+        };
+        has_one(&self.file.plain) && has_one(&self.file.tls)
+    }
+
+    /// The unit of the times in its amplifying service.
+    pub fn amplify_time_unit(&self) -> TimeUnit {
+        match self.file.amplify_time_unit {
+            Unit::Micros => TimeUnit::Microseconds,
+            Unit::Millis => TimeUnit::Milliseconds,
+        }
+    }
+
+    /// The most workers that it can have; `None` for as many as it is told.
+    pub fn workers_max(&self) -> Option<u32> {
+        self.file.workers_max
     }
 
     /// The connections that it is measured with when nothing else is said.
@@ -67,21 +97,36 @@ impl Contestant {
 
     /// What it is called in files.
     pub(crate) fn file_name(&self) -> String {
-        format!("{}_{}", self.id, self.variant.name)
+        self.name().replace('/', "_")
+    }
+
+    /// Whether it has processes: a control has none.
+    pub(crate) fn has_process(&self) -> bool {
+        self.file.plain.is_some()
     }
 
     /// Its version as it tells it itself; the error is a sentence that says how it is installed.
     pub(crate) fn version(&self, around: &Surroundings) -> Result<String, String> {
         let command = self.fill_all(&self.file.version, around);
-        let answer = command.split_first().and_then(|(program, args)| {
-            let mut command = Command::new(program);
-            command.args(args).stdin(Stdio::null());
-            command.output().ok()
-        });
+        let Some((program, args)) = command.split_first() else {
+            return Ok("no process".to_owned());
+        };
+        let mut command = Command::new(program);
+        command.args(args).stdin(Stdio::null());
+        command.envs(self.env(around));
+        let answer = command.output().ok();
         let answer = answer.filter(|answer| answer.status.success());
-        let said = answer.map(|answer| String::from_utf8_lossy(&answer.stdout).trim().to_owned());
-        said.filter(|said| !said.is_empty()).ok_or_else(|| {
-            let install = self.file.install.as_deref();
+        // Some programs tell it on standard error.
+        let said = answer.and_then(|answer| {
+            let first_line = |bytes: &[u8]| {
+                let text = String::from_utf8_lossy(bytes).into_owned();
+                let line = text.lines().map(str::trim).find(|line| !line.is_empty());
+                line.map(str::to_owned)
+            };
+            first_line(&answer.stdout).or_else(|| first_line(&answer.stderr))
+        });
+        said.ok_or_else(|| {
+            let install = self.install.as_deref();
             let install =
                 install.map_or_else(String::new, |how| format!("; install it with `{how}`"));
             format!("the contestant {} is not here{install}", self.id)
@@ -92,7 +137,7 @@ impl Contestant {
     pub(crate) fn files(&self, around: &Surroundings) -> Vec<(&str, String)> {
         let is_template = |name: &str| self.file.templates.iter().any(|it| it == name);
         let content = |name: &str, text: &str| match is_template(name) {
-            true => self.fill(text, around),
+            true => around.fill_file(text, &self.id, &self.variant.values),
             false => text.to_owned(),
         };
         let files = self.files.iter();
@@ -101,63 +146,78 @@ impl Contestant {
             .collect()
     }
 
-    /// How it is started.
-    pub(crate) fn child(&self, tls: bool, around: &Surroundings, cpus: &[usize]) -> ChildSpec {
-        let mut command = self.fill_all(&self.endpoint(tls).start, around).into_iter();
-        let env = self.file.env.iter();
-        let env = env.map(|(name, value)| (name.into(), self.fill(value, around).into()));
-        ChildSpec {
-            program: command.next().unwrap_or_default().into(),
-            args: command.map(OsString::from).collect(),
-            env: env.collect(),
-            cpus: cpus.to_vec(),
-            at: LinkEnd::default(),
-            ready: match &self.file.ready {
-                Some(text) => Ready::Line(text.clone()),
-                None => Ready::Port((Ipv4Addr::LOCALHOST, around.port).into()),
-            },
-            ready_timeout: READY_TIMEOUT,
-        }
+    /// How its processes are started, in this order; the last one is the contestant itself.
+    pub(crate) fn children(
+        &self,
+        tls: bool,
+        around: &Surroundings,
+        cpus: &[usize],
+    ) -> Vec<ChildSpec> {
+        let Some(endpoint) = self.endpoint(tls) else {
+            return Vec::new();
+        };
+        let child = |start: &[String], ready: Option<&String>, port: u16| {
+            let mut command = self.fill_all(start, around).into_iter();
+            ChildSpec {
+                program: command.next().unwrap_or_default().into(),
+                args: command.map(OsString::from).collect(),
+                env: self.env(around),
+                cpus: cpus.to_vec(),
+                at: LinkEnd::default(),
+                ready: match ready {
+                    Some(text) => Ready::Line(text.clone()),
+                    None => Ready::Port((Ipv4Addr::LOCALHOST, port).into()),
+                },
+                ready_timeout: READY_TIMEOUT,
+            }
+        };
+        let others = endpoint.also.iter().zip(&around.ports[1..]);
+        let others = others.map(|(also, port)| child(&also.start, also.ready.as_ref(), *port));
+        let itself = child(&endpoint.start, self.file.ready.as_ref(), around.ports[0]);
+        others.chain([itself]).collect()
     }
 
-    /// Where its echo is.
+    /// Where a server's echo is, or a proxy itself: the path is the server's then.
     pub(crate) fn url(&self, tls: bool, around: &Surroundings) -> String {
-        self.fill(&self.endpoint(tls).url, around)
+        match self
+            .endpoint(tls)
+            .and_then(|endpoint| endpoint.url.as_ref())
+        {
+            Some(url) => self.fill(url, around),
+            None => {
+                let scheme = if tls { "wss" } else { "ws" };
+                format!("{scheme}://127.0.0.1:{}", around.ports[0])
+            }
+        }
     }
 
-    fn endpoint(&self, tls: bool) -> &Endpoint {
-        match self.file.kind {
-            Kind::Server if tls => &self.file.tls,
-            Kind::Server => &self.file.plain,
-        }
+    /// Where a server's amplifying service is, if it has one.
+    pub(crate) fn amplify_url(&self, tls: bool, around: &Surroundings) -> Option<String> {
+        let url = self.endpoint(tls)?.amplify.as_ref()?;
+        (self.variant.amplify != Some(false)).then(|| self.fill(url, around))
+    }
+
+    fn endpoint(&self, tls: bool) -> Option<&Endpoint> {
+        let endpoint = if tls {
+            &self.file.tls
+        } else {
+            &self.file.plain
+        };
+        endpoint.as_ref()
+    }
+
+    fn env(&self, around: &Surroundings) -> Vec<(OsString, OsString)> {
+        let env = self.file.env.iter();
+        env.map(|(name, value)| (name.into(), self.fill(value, around).into()))
+            .collect()
     }
 
     fn fill_all(&self, texts: &[String], around: &Surroundings) -> Vec<String> {
         texts.iter().map(|text| self.fill(text, around)).collect()
     }
 
-    /// Puts values in the place of their names in braces; the variant's own first, as they may name
-    /// others.
     fn fill(&self, text: &str, around: &Surroundings) -> String {
-        let path = |path: &Path| path.display().to_string();
-        let modules = around.peers.join("contestants").join(&self.id);
-        let common = BTreeMap::from([
-            ("moonwire", path(&around.program)),
-            ("modules", path(&modules.join("node_modules"))),
-            ("folder", path(&around.folder)),
-            ("certificate", path(&around.certificate)),
-            ("key", path(&around.key)),
-            ("processors", around.processors.to_string()),
-            ("port", around.port.to_string()),
-        ]);
-        let mut filled = text.to_owned();
-        for (name, value) in &self.variant.values {
-            filled = filled.replace(&format!("{{{name}}}"), value);
-        }
-        for (name, value) in common {
-            filled = filled.replace(&format!("{{{name}}}"), &value);
-        }
-        filled
+        around.fill(text, &self.id, &self.variant.values)
     }
 }
 
@@ -165,77 +225,4 @@ impl Contestant {
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn around() -> Surroundings {
-        Surroundings {
-            program: "/bin/moonwire".into(),
-            peers: "/peers".into(),
-            folder: "/results/files".into(),
-            certificate: "/results/certificate.pem".into(),
-            key: "/results/key.pem".into(),
-            processors: 8,
-            port: 5083,
-        }
-    }
-
-    fn select(names: &[&str]) -> Result<Vec<Contestant>, String> {
-        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        Roster::load(None).unwrap().select(&names)
-    }
-
-    #[test]
-    fn every_template_is_filled_and_every_file_is_there() {
-        for contestant in Roster::load(None).unwrap().contestants() {
-            for tls in [false, true] {
-                let child = contestant.child(tls, &around(), &[1]);
-                let url = contestant.url(tls, &around());
-                assert!(
-                    url.starts_with(if tls { "wss://" } else { "ws://" }),
-                    "{url}"
-                );
-                let texts = child
-                    .args
-                    .iter()
-                    .map(|arg| arg.to_str().unwrap().to_owned());
-                let texts = texts.chain([url]);
-                for text in texts {
-                    assert!(!text.contains(['{', '}']), "{}: {text}", contestant.name());
-                }
-            }
-            let files = contestant.files(&around());
-            for name in &contestant.file.templates {
-                let (_, text) = files.iter().find(|(file, _)| file == name).unwrap();
-                assert!(!text.contains(['{', '}']), "{}: {text}", contestant.name());
-            }
-        }
-    }
-
-    #[test]
-    fn the_variants_are_those_of_the_published_benchmark() {
-        let names = |id: &str| -> Vec<(String, Option<u32>)> {
-            let chosen = select(&[id]).unwrap();
-            chosen
-                .iter()
-                .map(|one| (one.variant.name.clone(), one.connections()))
-                .collect()
-        };
-        let ours = names("moonwire");
-        let connections: Vec<_> = ours.iter().map(|(_, connections)| *connections).collect();
-        assert_eq!(connections, [Some(120), Some(120), Some(96), Some(96)]);
-        let threads = |name: &str| {
-            let one = &select(&[name]).unwrap()[0];
-            one.child(false, &around(), &[]).args[2].clone()
-        };
-        assert_eq!(threads("uwebsockets-js/1-thread"), "1");
-        assert_eq!(threads("uwebsockets-js/n-threads"), "8");
-    }
-
-    #[test]
-    fn what_is_not_installed_says_how_it_is() {
-        let contestant = &select(&["uwebsockets-js"]).unwrap()[0];
-        let sentence = contestant.version(&around()).unwrap_err();
-        assert!(sentence.ends_with("`cargo xtask peers`"), "{sentence}");
-    }
-}
+mod tests;

@@ -19,7 +19,7 @@ use self::plan::Mode;
 use crate::bench::BenchError;
 use crate::bench::folder::ResultFolder;
 use crate::bench::plan::{Cores, core_list};
-use crate::contestant::{Contestant, Surroundings, certificate_paths, write_certificate};
+use crate::contestant::{Contestant, Surroundings, write_certificate};
 use crate::environment;
 use crate::process::ProcessError;
 
@@ -192,16 +192,7 @@ pub fn payload_doubling(
 /// Where everything is that the contestants are started with.
 fn surroundings(spec: &DoublingSpec, folder: &ResultFolder) -> Surroundings {
     let folder = std::path::absolute(folder.path()).unwrap_or_else(|_| folder.path().to_owned());
-    let (certificate, key) = certificate_paths(&folder);
-    Surroundings {
-        program: spec.program.clone(),
-        peers: spec.peers.clone(),
-        folder,
-        certificate,
-        key,
-        processors: std::thread::available_parallelism().map_or(1, usize::from),
-        port: 0,
-    }
+    Surroundings::new(&spec.program, &spec.peers, &folder)
 }
 
 fn versions(

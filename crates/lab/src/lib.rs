@@ -20,8 +20,8 @@ mod scheduling;
 pub use crate::bench::{
     BenchEnding, BenchError, BenchEvent, BenchObserver, BenchOutcome, BenchSpec, Place, bench,
 };
-pub use crate::check::{Check, check_contestant};
-pub use crate::contestant::{Contestant, Roster};
+pub use crate::check::{Check, CheckSpec, Trial, check_contestant, installed_version};
+pub use crate::contestant::{ClientFigures, Contestant, Kind, LatencyFrom, LatencyMicros, Roster};
 pub use crate::doubling::{
     DoublingError, DoublingEvent, DoublingObserver, DoublingOutcome, DoublingSpec,
     Place as CellPlace, payload_doubling, peers_folder,

@@ -6,6 +6,7 @@
 pub(crate) mod inherited;
 mod output;
 mod spawn;
+pub(crate) mod tree;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -48,6 +49,8 @@ pub enum Ready {
     Line(String),
     /// Somebody listens there.
     Port(SocketAddr),
+    /// Nothing: it is when it has been started.
+    Started,
 }
 
 /// A running child. Dropping it kills its whole process group.
@@ -88,6 +91,7 @@ impl ChildProcess {
             let left = deadline.saturating_duration_since(Instant::now());
             let wait = match &spec.ready {
                 Ready::Line(_) => left,
+                Ready::Started => return Ok(child),
                 Ready::Port(_) => left.min(PORT_PERIOD),
             };
             match events.recv_timeout(wait) {
@@ -179,7 +183,7 @@ impl ChildProcess {
 impl Ready {
     fn is_listening(&self) -> bool {
         match self {
-            Self::Line(_) => false,
+            Self::Line(_) | Self::Started => false,
             Self::Port(address) => TcpStream::connect_timeout(address, PORT_PERIOD).is_ok(),
         }
     }

@@ -7,13 +7,21 @@ pub(crate) fn paths(folder: &Path) -> (PathBuf, PathBuf) {
     (folder.join("certificate.pem"), folder.join("key.pem"))
 }
 
-/// Writes a self-signed certificate for the loopback address and its key as PEM files.
+/// Where both are in one file, as some programs want them.
+pub(crate) fn combined(certificate: &Path) -> PathBuf {
+    certificate.with_file_name("certificate_and_key.pem")
+}
+
+/// Writes a self-signed certificate for the loopback address and its key as PEM files, each alone
+/// and both together.
 pub(crate) fn write(certificate: &Path, key: &Path) -> Result<(), String> {
     let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
     let made = rcgen::generate_simple_self_signed(names)
         .map_err(|error| format!("no certificate can be made: {error}"))?;
-    save(certificate, &made.cert.pem())?;
-    save(key, &made.signing_key.serialize_pem())
+    let (public, private) = (made.cert.pem(), made.signing_key.serialize_pem());
+    save(certificate, &public)?;
+    save(key, &private)?;
+    save(&combined(certificate), &(public + &private))
 }
 
 /// Writes a text, or says why it cannot.

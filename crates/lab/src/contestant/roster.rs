@@ -5,8 +5,8 @@ use std::path::Path;
 
 use include_dir::{Dir, include_dir};
 
-use super::Contestant;
-use super::file::ContestantFile;
+use super::file::{ContestantFile, Kind};
+use super::{Contestant, template};
 
 /// As they were when this was built.
 static SHIPPED: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../lab/contestants");
@@ -32,6 +32,7 @@ impl Roster {
             folders.push(Folder {
                 id: text(id.as_ref()),
                 place: text(folder.path()),
+                install: format!("{INSTALL} {}", text(id.as_ref())),
                 files: files.collect(),
             });
         }
@@ -75,6 +76,50 @@ impl Roster {
         }
         Ok(chosen)
     }
+
+    /// Servers that take part in a scenario: `ID` means the variants that are for it, or those that
+    /// are for none in particular. The error is a sentence.
+    pub fn servers(&self, scenario: &str, names: &[String]) -> Result<Vec<Contestant>, String> {
+        let mut chosen = self.select(names)?;
+        if let Some(other) = chosen.iter().find(|one| one.kind() != Kind::Server) {
+            return Err(format!(
+                "{} is no server: {scenario} is between servers, and `moonwire lab list` has them",
+                other.name()
+            ));
+        }
+        let is_for =
+            |one: &Contestant, scenario: Option<&str>| one.variant.scenario.as_deref() == scenario;
+        let of_scenario: Vec<String> = chosen
+            .iter()
+            .filter(|one| is_for(one, Some(scenario)))
+            .map(|one| one.id.clone())
+            .collect();
+        chosen.retain(|one| {
+            let wanted = of_scenario.contains(&one.id).then_some(scenario);
+            let is_named = !one.variant.name.is_empty() && names.contains(&one.name());
+            is_named || is_for(one, wanted)
+        });
+        Ok(chosen)
+    }
+
+    /// The one contestant of this kind with this name: `ID` means its first variant that is for no
+    /// scenario in particular. The error is a sentence.
+    pub fn one(&self, kind: Kind, name: &str) -> Result<Contestant, String> {
+        let of_kind = || self.contestants.iter().filter(|one| one.kind() == kind);
+        let general = |one: &&Contestant| one.id == name && one.variant.scenario.is_none();
+        let found = of_kind().find(|one| one.name() == name);
+        let found = found.or_else(|| of_kind().find(general));
+        found.cloned().ok_or_else(|| {
+            let kind = match kind {
+                Kind::Server => "server",
+                Kind::Proxy => "proxy",
+                Kind::Client => "client",
+            };
+            let known: Vec<String> = of_kind().map(Contestant::name).collect();
+            let known = known.join(", ");
+            format!("there is no {kind} '{name}' in the lab; there are {known}")
+        })
+    }
 }
 
 /// A folder as it was read.
@@ -82,6 +127,8 @@ struct Folder {
     id: String,
     /// For errors.
     place: String,
+    /// What installs it if anything does.
+    install: String,
     files: Vec<(String, String)>,
 }
 
@@ -94,20 +141,29 @@ impl Folder {
         };
         let (_, text) = self.files.remove(index);
         // What installs it is not needed to start it.
-        self.files.retain(|(name, _)| !name.starts_with("package"));
-        let file: ContestantFile = toml::from_str(&text).map_err(|error| {
+        let is_for_install = |name: &str| INSTALL_FILES.contains(&name);
+        self.files.retain(|(name, _)| !is_for_install(name));
+        let line_of = |before: &str| 1 + before.matches('\n').count();
+        let mut file: ContestantFile = toml::from_str(&text).map_err(|error| {
             let before = error.span().and_then(|span| text.get(..span.start));
-            let line = before.map_or(1, |before| before.matches('\n').count() + 1);
+            let line = line_of(before.unwrap_or_default());
             format!("{place}:{line}: {}", error.message())
         })?;
-        file.check()
-            .map_err(|reason| format!("{place}: {reason}"))?;
+        file.check(&template::names()).map_err(|fault| {
+            let before = text
+                .split(&fault.at)
+                .next()
+                .filter(|it| it.len() < text.len());
+            let line = line_of(before.unwrap_or_default());
+            format!("{place}:{line}: {}", fault.reason)
+        })?;
         let variants = file.variants.clone().into_iter();
         let one = |variant| Contestant {
             id: self.id.clone(),
             file: file.clone(),
             files: self.files.clone(),
             variant,
+            install: file.install.as_ref().map(|_| self.install.clone()),
         };
         Ok(variants.map(one).collect())
     }
@@ -130,12 +186,11 @@ fn folders_in(place: &Path) -> Result<Vec<Folder>, String> {
                 files.push((name.into_owned(), text));
             }
         }
+        let id = path.file_name().unwrap_or_default().to_string_lossy();
+        let install = format!("{INSTALL} --contestant-folder {} {id}", place.display());
         folders.push(Folder {
-            id: path
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned(),
+            id: id.into_owned(),
+            install,
             place: path.display().to_string(),
             files,
         });
@@ -144,6 +199,17 @@ fn folders_in(place: &Path) -> Result<Vec<Folder>, String> {
 }
 
 const DESCRIPTION: &str = "contestant.toml";
+const INSTALL: &str = "cargo xtask peers";
+/// Manifests and locks.
+const INSTALL_FILES: &[&str] = &[
+    "package.json",
+    "package-lock.json",
+    "requirements.txt",
+    "go.mod",
+    "go.sum",
+    "Cargo.toml",
+    "Cargo.lock",
+];
 
 #[cfg(test)]
 mod tests {
@@ -205,8 +271,88 @@ mod tests {
         );
         let odd = MINE.replace("[plain]", "[plain]\ncolour = 1");
         assert!(sentence(Some(&odd)).contains(":5: unknown field `colour`"));
-        let none = MINE.split("[[variants]]").next().unwrap();
-        assert!(sentence(Some(none)).contains("variants"), "{none}");
+        for (right, wrong, part) in [
+            (
+                "ws://",
+                "http://",
+                ":6: `url` of [plain] must begin with ws://",
+            ),
+            (
+                "{port}/\"\n[tls]",
+                "{prot}/\"\n[tls]",
+                ":6: nothing stands for {prot}",
+            ),
+            ("[tls]", "[tls_]", ":7: unknown field `tls_`"),
+            (
+                "version = [\"true\"]",
+                "version = []",
+                ":3: `version` needs a command",
+            ),
+            (
+                "\"server\"",
+                "\"proxy\"",
+                ":4: `url` of [plain] is for servers",
+            ),
+            (
+                "version =",
+                "workers_max = 0\nversion =",
+                ":3: `workers_max` must be",
+            ),
+            (
+                "name = \"only\"",
+                "name = \"a\"\n[[variants]]\nname = \"a\"",
+                ":10: two of",
+            ),
+            (
+                "start = [\"python3\", \"{folder}/server.py\", \"{port}\"]",
+                "start = []",
+                ":4: `start`",
+            ),
+        ] {
+            let sentence = sentence(Some(&MINE.replacen(right, wrong, 1)));
+            assert!(sentence.contains(part), "{wrong}: {sentence}");
+        }
+    }
+
+    #[test]
+    fn a_control_has_no_process_and_variants_may_be_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |id: &str, text: &str| {
+            std::fs::create_dir(folder.path().join(id)).unwrap();
+            std::fs::write(folder.path().join(id).join(DESCRIPTION), text).unwrap();
+        };
+        write("nothing", "kind = \"proxy\"\ndescription = \"of a test\"\n");
+        write("mine", MINE.split("[[variants]]").next().unwrap());
+        let roster = Roster::load(Some(folder.path())).unwrap();
+        assert!(!roster.one(Kind::Proxy, "nothing").unwrap().has_process());
+        let mine = roster.one(Kind::Server, "mine").unwrap();
+        assert_eq!((mine.name().as_str(), mine.has_process()), ("mine", true));
+        let sentence = roster.one(Kind::Client, "mine").unwrap_err();
+        assert!(
+            sentence.starts_with("there is no client 'mine'"),
+            "{sentence}"
+        );
+        assert_eq!(
+            roster.one(Kind::Server, "moonwire").unwrap().name(),
+            "moonwire"
+        );
+        let one = roster.one(Kind::Server, "moonwire/weight-0.8").unwrap();
+        assert_eq!(one.connections(), Some(96));
+    }
+
+    #[test]
+    fn a_scenario_has_its_own_variants_and_servers_only() {
+        let roster = Roster::load(None).unwrap();
+        let names = |scenario: &str, name: &str| -> Result<Vec<String>, String> {
+            let chosen = roster.servers(scenario, &[name.to_owned()])?;
+            Ok(chosen.iter().map(Contestant::name).collect())
+        };
+        assert_eq!(names("latency", "moonwire").unwrap(), ["moonwire"]);
+        assert_eq!(names("payload-doubling", "moonwire").unwrap().len(), 4);
+        assert_eq!(names("payload-doubling", "ws").unwrap(), ["ws"]);
+        let one = names("latency", "moonwire/weight-0.5").unwrap();
+        assert_eq!(one, ["moonwire/weight-0.5"]);
+        assert!(names("latency", "nginx").unwrap_err().contains("no server"));
     }
 
     const MINE: &str = r#"kind = "server"

@@ -1,20 +1,23 @@
 //! A contestant that was started.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use moonwire_report::Cell;
 
 use super::certificate::save;
+use super::template::free_ports;
 use super::{Contestant, Surroundings};
-use crate::process::{ChildProcess, ProcessError};
+use crate::process::{ChildProcess, Exit, ProcessError, Ready, tree};
 
-/// A server under load. Dropping it kills it.
+/// A contestant with all its processes. Dropping it kills them.
 #[derive(Debug)]
 pub(crate) struct RunningContestant {
-    process: ChildProcess,
+    name: String,
+    /// In the order in which they were started; the last one is the contestant itself.
+    processes: Vec<ChildProcess>,
     url: String,
+    amplify_url: Option<String>,
     /// Where its files are.
     folder: PathBuf,
 }
@@ -37,26 +40,56 @@ impl RunningContestant {
         folder: PathBuf,
         cpus: &[usize],
     ) -> Result<Self, StartError> {
-        std::fs::create_dir_all(&folder).map_err(|error| {
-            let path = folder.display();
-            StartError::Files(format!("{path} cannot be made: {error}"))
-        })?;
-        let started = |error| StartError::Process(ProcessError::Start(error));
         let around = Surroundings {
-            folder: folder.clone(),
-            port: free_port().map_err(started)?,
+            folder,
+            ports: free_ports().map_err(not_started)?,
             ..around.clone()
         };
-        for (file, text) in contestant.files(&around) {
-            save(&folder.join(file), &text).map_err(StartError::Files)?;
+        write_files(contestant, &around)?;
+        let mut processes = Vec::new();
+        for spec in contestant.children(tls, &around, cpus) {
+            // Those before it end with an error: they are dropped.
+            processes.push(ChildProcess::start(&spec).map_err(StartError::Process)?);
         }
-        let spec = contestant.child(tls, &around, cpus);
-        let process = ChildProcess::start(&spec).map_err(StartError::Process)?;
         Ok(Self {
-            process,
+            name: contestant.name(),
+            processes,
             url: contestant.url(tls, &around),
-            folder,
+            amplify_url: contestant.amplify_url(tls, &around),
+            folder: around.folder,
         })
+    }
+
+    /// Starts a client in `around.folder`. It is never ready: it runs to its end.
+    pub(crate) fn start_client(
+        client: &Contestant,
+        tls: bool,
+        around: &Surroundings,
+        cpus: &[usize],
+    ) -> Result<Self, StartError> {
+        let ports = free_ports().map_err(not_started)?;
+        let around = Surroundings {
+            ports,
+            ..around.clone()
+        };
+        write_files(client, &around)?;
+        let mut processes = Vec::new();
+        for mut spec in client.children(tls, &around, cpus) {
+            spec.ready = Ready::Started;
+            processes.push(ChildProcess::start(&spec).map_err(StartError::Process)?);
+        }
+        Ok(Self {
+            name: client.name(),
+            processes,
+            url: around.errand.url.clone(),
+            amplify_url: None,
+            folder: around.folder,
+        })
+    }
+
+    /// Who it is.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Where its echo is.
@@ -64,9 +97,26 @@ impl RunningContestant {
         &self.url
     }
 
-    /// Its process id.
+    /// Where its amplifying service is.
+    pub(crate) fn amplify_url(&self) -> Option<&str> {
+        self.amplify_url.as_deref()
+    }
+
+    /// The port in its address.
+    pub(crate) fn port(&self) -> Option<u16> {
+        let address = self.url.split('/').nth(2)?;
+        address.rsplit(':').next()?.parse().ok()
+    }
+
+    /// The process id of the contestant itself; 0 of one that has no process.
     pub(crate) fn pid(&self) -> i32 {
-        self.process.pid()
+        self.processes.last().map_or(0, ChildProcess::pid)
+    }
+
+    /// The ids of the processes that were started; their own children are found by
+    /// [`tree::pids`].
+    pub(crate) fn pids(&self) -> Vec<i32> {
+        self.processes.iter().map(ChildProcess::pid).collect()
     }
 
     /// How it ended, if it has, after a cell that it was to serve.
@@ -78,31 +128,65 @@ impl RunningContestant {
         } else {
             Duration::ZERO
         };
-        let exit = self.process.wait_until(Instant::now() + patience)?;
-        let said = self.process.output_tail();
-        let last = said
-            .last()
-            .map_or_else(String::new, |line| format!("; it said: {line}"));
-        Some(format!(
-            "the server process ended during the run ({exit}){last}"
-        ))
+        let deadline = Instant::now() + patience;
+        let ended = |process: &ChildProcess| {
+            let exit = process.wait_until(deadline)?;
+            let said = process.output_tail();
+            let last = said
+                .last()
+                .map_or_else(String::new, |line| format!("; it said: {line}"));
+            Some(format!(
+                "the server process ended during the run ({exit}){last}"
+            ))
+        };
+        self.processes.iter().find_map(ended)
+    }
+
+    /// Waits for the end of the contestant itself, but not past `deadline`.
+    pub(crate) fn wait_until(&self, deadline: Instant) -> Option<Exit> {
+        self.processes.last()?.wait_until(deadline)
+    }
+
+    /// The last lines of what it printed.
+    pub(crate) fn output(&self) -> Vec<String> {
+        let processes = self.processes.iter();
+        processes.flat_map(ChildProcess::output_tail).collect()
     }
 
     /// Stops it and keeps what it said. Whether it had to be killed; the error is a sentence.
     pub(crate) fn stop(self) -> Result<bool, String> {
-        let had_ended = self.process.exit().is_some();
-        let exit = self.process.stop(STOP_GRACE);
-        let said = self.process.output_tail().join("\n") + "\n";
+        let mut is_killed = false;
+        // What stands in front ends first, so that nobody loses whom it talks to.
+        for process in self.processes.iter().rev() {
+            let had_ended = process.exit().is_some();
+            let members = tree::members(&[process.pid()]);
+            let exit = process.stop(STOP_GRACE);
+            // Those that have left the process group would be nobody's now.
+            tree::kill(&members);
+            // Node ends by the signal; a server that had to be killed is another matter.
+            is_killed |= exit.signal == Some(SIGKILL) && !had_ended;
+        }
+        let said = self.output().join("\n") + "\n";
         save(&self.folder.join("server.log"), &said)?;
-        // Node ends by the signal; a server that had to be killed is another matter.
-        Ok(exit.signal == Some(SIGKILL) && !had_ended)
+        Ok(is_killed)
     }
 }
 
-/// A port nobody listens on.
-fn free_port() -> std::io::Result<u16> {
-    let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
-    Ok(listener.local_addr()?.port())
+/// Its programs and configurations, in the folder of `around`.
+fn write_files(contestant: &Contestant, around: &Surroundings) -> Result<(), StartError> {
+    let folder: &Path = &around.folder;
+    std::fs::create_dir_all(folder).map_err(|error| {
+        let path = folder.display();
+        StartError::Files(format!("{path} cannot be made: {error}"))
+    })?;
+    for (file, text) in contestant.files(around) {
+        save(&folder.join(file), &text).map_err(StartError::Files)?;
+    }
+    Ok(())
+}
+
+fn not_started(error: std::io::Error) -> StartError {
+    StartError::Process(ProcessError::Start(error))
 }
 
 /// Longer than moonwire's own drain timeout, so that it can end by itself.

@@ -209,7 +209,10 @@ mod tests {
 
     fn select(names: &[&str]) -> Vec<Contestant> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        Roster::load(None).unwrap().select(&names).unwrap()
+        Roster::load(None)
+            .unwrap()
+            .servers("payload-doubling", &names)
+            .unwrap()
     }
 
     fn spec() -> DoublingSpec {

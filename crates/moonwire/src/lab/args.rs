@@ -20,14 +20,28 @@ pub(crate) struct LabArgs {
 #[derive(Debug, Subcommand)]
 pub(super) enum Scenario {
     /// Print the scenarios and the contestants
-    List,
-    /// Start each of these contestants, send it one echo over ws and wss, and stop it
-    Check {
-        /// ID for all variants or ID/VARIANT; all there are if none is named
-        #[arg(value_name = "NAME")]
-        names: Vec<String>,
+    List {
+        /// As JSON, with versions of what is installed
+        #[arg(long)]
+        json: bool,
     },
+    /// Start each of these contestants, send it one echo over ws and wss, and stop it
+    ///
+    /// Servers with an amplifying service are sent a message for that, too. A proxy stands in front
+    /// of two servers and must reach both; a client sends messages for two seconds.
+    Check(CheckArgs),
     PayloadDoubling(Box<DoublingArgs>),
+}
+
+/// What is checked, and with whom.
+#[derive(Debug, Args)]
+pub(super) struct CheckArgs {
+    /// ID for all variants or ID/VARIANT; all there are if none is named
+    #[arg(value_name = "NAME")]
+    pub(super) names: Vec<String>,
+    /// The server behind proxies and under clients
+    #[arg(long, value_name = "NAME", default_value = "moonwire")]
+    pub(super) backend: String,
 }
 
 /// Echo payloads of 1 KiB to 256 KiB: the benchmark of LAppS, with the payload on the wire.

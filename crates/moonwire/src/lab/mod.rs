@@ -1,12 +1,12 @@
 //! `moonwire lab`: contestants side by side.
 
 mod args;
+mod check;
+mod list;
 mod watch;
 
-use std::time::Duration;
-
 use anyhow::{Context, Error, Result};
-use moonwire_lab::{DoublingSpec, Roster, check_contestant, payload_doubling, peers_folder};
+use moonwire_lab::{DoublingSpec, Roster, payload_doubling, peers_folder};
 
 pub(crate) use self::args::LabArgs;
 use self::args::{DoublingArgs, Scenario};
@@ -21,53 +21,10 @@ use crate::sweep;
 pub(crate) fn run(args: &LabArgs) -> Result<Exit> {
     let roster = Roster::load(args.contestant_folder.as_deref()).map_err(Error::msg)?;
     match &args.scenario {
-        Scenario::List => list(&roster),
-        Scenario::Check { names } => check(names, &roster),
+        Scenario::List { json } => list::run(&roster, *json),
+        Scenario::Check(args) => check::run(args, &roster),
         Scenario::PayloadDoubling(args) => doubling(args, &roster),
     }
-}
-
-fn list(roster: &Roster) -> Result<Exit> {
-    let mut text = "scenarios:\n  payload-doubling\ncontestants:\n".to_owned();
-    for contestant in roster.contestants() {
-        let (name, description) = (contestant.name(), contestant.description());
-        text.push_str(&format!("  {name:30} {description}\n"));
-    }
-    output::answer(&text)?;
-    Ok(Exit::Success)
-}
-
-/// A line for each contestant; one that cannot take part is no reason not to try the others.
-fn check(names: &[String], roster: &Roster) -> Result<Exit> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let peers = peers_folder(&program);
-    let contestants = match names {
-        [] => roster.contestants().to_vec(),
-        names => roster.select(names).map_err(Error::msg)?,
-    };
-    let mut exit = Exit::Success;
-    for contestant in contestants {
-        let name = contestant.name();
-        let line = match check_contestant(&contestant, &program, &peers) {
-            Ok(check) => {
-                if !check.is_passed() {
-                    exit = Exit::Invalid;
-                }
-                let told = |echo: &Result<Duration, String>| match echo {
-                    Ok(took) => format!("echo in {:.2} ms", took.as_secs_f64() * 1000.0),
-                    Err(why) => why.clone(),
-                };
-                let (plain, tls) = (told(&check.plain), told(&check.tls));
-                format!("{name} {}: ws {plain}; wss {tls}\n", check.version)
-            }
-            Err(sentence) => {
-                exit = Exit::Invalid;
-                format!("{name}: {sentence}\n")
-            }
-        };
-        output::answer(&line)?;
-    }
-    Ok(exit)
 }
 
 fn doubling(args: &DoublingArgs, roster: &Roster) -> Result<Exit> {
@@ -95,7 +52,9 @@ fn spec(args: &DoublingArgs, roster: &Roster) -> Result<DoublingSpec> {
         u32::try_from(count).with_context(|| format!("--connections {count} is too many"))
     };
     Ok(DoublingSpec {
-        contestants: roster.select(&args.contestants).map_err(Error::msg)?,
+        contestants: roster
+            .servers("payload-doubling", &args.contestants)
+            .map_err(Error::msg)?,
         connections: args.connections.iter().map(narrow).collect::<Result<_>>()?,
         rounds: args.rounds,
         messages: args.messages,

@@ -13,6 +13,8 @@ use harness::{Server, root, run};
 )]
 mod harness;
 
+mod lab;
+
 #[test]
 fn a_python_client_echoes() {
     python(&Server::moonwire(&[]));

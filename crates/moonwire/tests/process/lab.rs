@@ -127,8 +127,9 @@ fn a_contest_that_is_interrupted_prints_what_is_done() {
 fn a_contestant_that_is_not_known_or_not_here_is_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
     for (name, part) in [
-        ("nginx", "there is no contestant 'nginx'"),
-        ("uwebsockets-js", "cargo xtask peers"),
+        ("apache", "there is no contestant 'apache'"),
+        ("nginx", "nginx is no server"),
+        ("uwebsockets-js", "cargo xtask peers uwebsockets-js"),
     ] {
         let mut lab = moonwire();
         lab.args(["lab", "payload-doubling", "--contestants", name]);
@@ -152,6 +153,51 @@ fn the_contestants_can_be_listed() {
     ] {
         assert!(outcome.stdout.contains(name), "{name}: {outcome:?}");
     }
+    let titles = ["servers:\n", "proxies:\n", "clients:\n"];
+    let places: Vec<_> = titles
+        .iter()
+        .map(|title| outcome.stdout.find(title))
+        .collect();
+    assert!(places.is_sorted() && places[0].is_some(), "{outcome:?}");
+}
+
+#[test]
+fn the_list_says_what_is_not_installed_and_how_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = |arguments: &[&str]| {
+        let mut lab = moonwire();
+        lab.args(["lab", "list"]).args(arguments);
+        let outcome = run(lab.env("MOONWIRE_PEERS", folder.path()));
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+        outcome.stdout
+    };
+    let text = list(&[]);
+    let line = |name: &str| {
+        let mut lines = text.lines().map(str::trim_start);
+        lines
+            .find(|line| line.split(' ').next() == Some(name))
+            .unwrap()
+    };
+    assert!(
+        line("nginx").ends_with("(not installed: `cargo xtask peers nginx`)"),
+        "{text}"
+    );
+    assert!(!line("moonwire").contains("not installed"), "{text}");
+    assert!(!line("none").contains("not installed"), "{text}");
+
+    let json: Value = serde_json::from_str(&list(&["--json"])).unwrap();
+    let contestants = json["contestants"].as_array().unwrap();
+    let find = |name: &str| contestants.iter().find(|one| one["name"] == name).unwrap();
+    assert_eq!(find("nginx")["kind"], "proxy");
+    assert_eq!(find("nginx")["version"], Value::Null);
+    assert_eq!(find("k6")["kind"], "client");
+    assert_eq!(find("axum")["amplify"], true);
+    assert!(
+        find("moonwire")["version"]
+            .as_str()
+            .unwrap()
+            .starts_with("moonwire ")
+    );
 }
 
 /// Each contestant has a line of its own, and one that cannot take part does not keep the others.
@@ -178,4 +224,22 @@ fn a_check_starts_a_contestant_and_names_what_is_wrong_with_another() {
 
     let outcome = run(moonwire().args(["lab", "check", "moonwire/weight-0.5"]));
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
+}
+
+/// The control has no process; what is behind it has the echo and the amplifying service.
+#[test]
+fn a_check_without_a_proxy_goes_to_the_servers() {
+    let outcome = run(moonwire().args(["lab", "check", "none"]));
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert_eq!(
+        outcome.stdout.matches("all replies in ").count(),
+        2,
+        "{outcome:?}"
+    );
+    let outcome = run(moonwire().args(["lab", "check", "none", "--backend", "nginx"]));
+    assert_eq!(outcome.code, Some(BAD_CONFIGURATION), "{outcome:?}");
+    assert!(
+        outcome.stderr.contains("there is no server 'nginx'"),
+        "{outcome:?}"
+    );
 }

@@ -1,0 +1,187 @@
+//! Servers with a proxy in front of them, or with none.
+
+use std::fmt;
+use std::path::Path;
+
+use moonwire_report::Cell;
+
+use super::{Contestant, RunningContestant, StartError, Surroundings};
+use crate::process::tree;
+
+/// What is to run.
+#[derive(Debug, Clone)]
+pub(crate) struct StackSpec<'a> {
+    /// The server, and how many of it.
+    pub(crate) backend: &'a Contestant,
+    pub(crate) backends: usize,
+    /// Workers of each of them.
+    pub(crate) backend_workers: u32,
+    pub(crate) backend_cpus: &'a [usize],
+    /// What stands in front of them; a control without a process is the same as none.
+    pub(crate) proxy: Option<&'a Contestant>,
+    pub(crate) proxy_workers: u32,
+    pub(crate) proxy_cpus: &'a [usize],
+    /// Whether clients come over TLS. It ends in the proxy, or in the servers if there is none.
+    pub(crate) tls: bool,
+}
+
+/// All of it, running. Dropping it kills it.
+#[derive(Debug)]
+pub(crate) struct RunningStack {
+    backends: Vec<RunningContestant>,
+    proxy: Option<RunningContestant>,
+    urls: Vec<String>,
+    amplify_urls: Vec<String>,
+}
+
+/// Which part of a stack does not run, and why. Displays as one sentence.
+#[derive(Debug)]
+pub(crate) struct StackError {
+    name: String,
+    error: StartError,
+}
+
+impl fmt::Display for StackError {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.error {
+            StartError::Files(sentence) => write!(to, "{}: {sentence}", self.name),
+            StartError::Process(error) => write!(to, "{}: {error}", self.name),
+        }
+    }
+}
+
+impl std::error::Error for StackError {}
+
+impl StackError {
+    /// What went wrong, where it is known of whom it is told.
+    pub(crate) fn clause(&self) -> String {
+        match &self.error {
+            StartError::Files(sentence) => sentence.clone(),
+            StartError::Process(error) => error.to_string(),
+        }
+    }
+}
+
+impl RunningStack {
+    /// Starts the servers, then what stands in front of them. Each has a folder in `folder`.
+    pub(crate) fn start(
+        spec: &StackSpec<'_>,
+        around: &Surroundings,
+        folder: &Path,
+    ) -> Result<Self, StackError> {
+        let proxy = spec.proxy.filter(|proxy| proxy.has_process());
+        let within = |contestant: &Contestant| {
+            let name = contestant.name();
+            move |error| StackError { name, error }
+        };
+        let mut around = around.clone();
+        around.workers = spec.backend_workers;
+        let mut backends = Vec::new();
+        for number in 1..=spec.backends {
+            let folder = folder.join(format!("backend{number}"));
+            let tls = spec.tls && proxy.is_none();
+            let (backend, cpus) = (spec.backend, spec.backend_cpus);
+            let started = RunningContestant::start(backend, tls, &around, folder, cpus);
+            backends.push(started.map_err(within(backend))?);
+        }
+        let of_backends = |of: fn(&RunningContestant) -> Option<&str>| -> Vec<String> {
+            let urls = backends.iter().filter_map(of);
+            urls.map(str::to_owned).collect()
+        };
+        let mut urls = of_backends(|backend| Some(backend.url()));
+        let mut amplify_urls = of_backends(RunningContestant::amplify_url);
+        let Some(proxy) = proxy else {
+            return Ok(Self {
+                backends,
+                proxy: None,
+                urls,
+                amplify_urls,
+            });
+        };
+        around.workers = spec.proxy_workers;
+        around.backends = urls.iter().map(|url| split(url).0.to_owned()).collect();
+        let place = folder.join("proxy");
+        let started = RunningContestant::start(proxy, spec.tls, &around, place, spec.proxy_cpus);
+        let front = started.map_err(within(proxy))?;
+        for urls in [&mut urls, &mut amplify_urls] {
+            // All servers have the same paths.
+            urls.truncate(1);
+            for url in urls {
+                *url = format!("{}{}", front.url(), split(url).1);
+            }
+        }
+        Ok(Self {
+            backends,
+            proxy: Some(front),
+            urls,
+            amplify_urls,
+        })
+    }
+
+    /// Where the echo is: at the proxy, or at each of the servers if there is none.
+    pub(crate) fn urls(&self) -> &[String] {
+        &self.urls
+    }
+
+    /// Where the amplifying service is, in the same way; empty if the server has none.
+    pub(crate) fn amplify_urls(&self) -> &[String] {
+        &self.amplify_urls
+    }
+
+    /// The servers.
+    pub(crate) fn backends(&self) -> &[RunningContestant] {
+        &self.backends
+    }
+
+    /// What stands in front of them.
+    pub(crate) fn proxy(&self) -> Option<&RunningContestant> {
+        self.proxy.as_ref()
+    }
+
+    /// The ids of all processes of the servers, as they are at this moment.
+    pub(crate) fn backend_pids(&self) -> Vec<i32> {
+        let roots = self.backends.iter().flat_map(RunningContestant::pids);
+        tree::pids(&roots.collect::<Vec<_>>())
+    }
+
+    /// The ids of all processes of the proxy, as they are at this moment.
+    pub(crate) fn proxy_pids(&self) -> Vec<i32> {
+        let proxy = self.proxy.as_ref();
+        proxy.map_or_else(Vec::new, |proxy| tree::pids(&proxy.pids()))
+    }
+
+    /// Who ended, and how, after a cell that all were to serve.
+    pub(crate) fn death(&self, cell: &Cell) -> Option<String> {
+        let mut parts = self.parts();
+        parts.find_map(|part| Some(format!("{}: {}", part.name(), part.death(cell)?)))
+    }
+
+    /// Who has ended, and how, where no cell says anything.
+    pub(crate) fn any_death(&self) -> Option<String> {
+        self.death(&Cell::default())
+    }
+
+    /// Stops all, the proxy first. The names of those that had to be killed; the error is a
+    /// sentence.
+    pub(crate) fn stop(self) -> Result<Vec<String>, String> {
+        let mut killed = Vec::new();
+        for part in self.proxy.into_iter().chain(self.backends) {
+            let name = part.name().to_owned();
+            if part.stop()? {
+                killed.push(name);
+            }
+        }
+        Ok(killed)
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &RunningContestant> {
+        self.proxy.iter().chain(&self.backends)
+    }
+}
+
+/// The address with its port, and the path.
+fn split(url: &str) -> (&str, &str) {
+    let after = url.split_once("://").map_or(url, |(_, after)| after);
+    let path = after.find('/').unwrap_or(after.len());
+    after.split_at(path)
+}

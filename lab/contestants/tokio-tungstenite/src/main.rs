@@ -1,0 +1,102 @@
+//! An echo on tokio-tungstenite.
+//!
+//! tokio-tungstenite PORT WORKERS [CERTIFICATE KEY]
+
+use std::error::Error;
+use std::sync::Arc;
+
+use futures_util::{SinkExt, StreamExt};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_tungstenite::accept_async_with_config;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+fn main() -> Result<(), Failure> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (port, workers, acceptor) = match arguments[..] {
+        ["--version"] => {
+            println!("tokio-tungstenite {}", version());
+            return Ok(());
+        }
+        [port, workers] => (port, workers, None),
+        [port, workers, certificate, key] => (port, workers, Some(tls(certificate, key)?)),
+        _ => return Err("usage: tokio-tungstenite PORT WORKERS [CERTIFICATE KEY]".into()),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers.parse()?)
+        .enable_all()
+        .build()?;
+    let port = port.parse()?;
+    runtime.block_on(async move {
+        let listener = listen(port)?;
+        println!("listening on port {port}, {workers} workers");
+        // Accepted by a worker: the thread that waits here is none of them.
+        tokio::spawn(accept(listener, acceptor)).await??;
+        Ok(())
+    })
+}
+
+async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>) -> Result<(), Failure> {
+    loop {
+        let (stream, _) = listener.accept().await?;
+        let acceptor = acceptor.clone();
+        tokio::spawn(async move {
+            // What one connection ends with is no matter of the others.
+            let _ = serve(stream, acceptor).await;
+        });
+    }
+}
+
+async fn serve(stream: TcpStream, acceptor: Option<TlsAcceptor>) -> Result<(), Failure> {
+    stream.set_nodelay(true)?;
+    match acceptor {
+        Some(acceptor) => echo(acceptor.accept(stream).await?).await,
+        None => echo(stream).await,
+    }
+}
+
+async fn echo(stream: impl AsyncRead + AsyncWrite + Unpin) -> Result<(), Failure> {
+    // As moonwire by default: 16 MiB for a message.
+    let config = WebSocketConfig::default().max_message_size(Some(16 << 20));
+    let mut socket = accept_async_with_config(stream, Some(config)).await?;
+    while let Some(message) = socket.next().await {
+        let message = message?;
+        if message.is_text() || message.is_binary() {
+            socket.send(message).await?;
+        }
+    }
+    Ok(())
+}
+
+fn listen(port: u16) -> Result<TcpListener, Failure> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(([127, 0, 0, 1], port).into())?;
+    Ok(socket.listen(BACKLOG)?)
+}
+
+fn tls(certificate: &str, key: &str) -> Result<TlsAcceptor, Failure> {
+    let chain = CertificateDer::pem_file_iter(certificate)?.collect::<Result<_, _>>()?;
+    let key = PrivateKeyDer::from_pem_file(key)?;
+    let config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// As the lock has it.
+fn version() -> &'static str {
+    let lock = include_str!("../Cargo.lock");
+    let rest = lock.split("name = \"tokio-tungstenite\"\nversion = \"").nth(1);
+    rest.and_then(|rest| rest.split('"').next()).unwrap_or("of an unknown version")
+}
+
+/// Connections that the kernel keeps until they are accepted.
+const BACKLOG: u32 = 4096;
