@@ -55,6 +55,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<Exit> {
         .collect::<Vec<_>>()
         .join(", ");
     let run = Run {
+        rules: None,
         name,
         environment,
         content: Content::Load(Box::new(outcome.cell)),
