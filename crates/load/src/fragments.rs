@@ -169,9 +169,9 @@ mod tests {
         let cut = |parts: &str, length| sizes(&shares(parts), 1, (0, 0), length);
         assert_eq!(cut("1:3", 10), [3, 3]);
         assert_eq!(cut("1:2", 64), [32]);
-        assert_eq!(cut("1:1", 64), []);
+        assert_eq!(cut("1:1", 64), [0_usize; 0]);
         assert_eq!(cut("1:3", 2), [1]);
-        assert_eq!(cut("1:3", 0), []);
+        assert_eq!(cut("1:3", 0), [0_usize; 0]);
         assert_eq!(cut("1:100+50+rest", 275), [100, 50]);
         assert_eq!(cut("1:1000", 16 << 20).len(), 999);
     }

@@ -337,14 +337,14 @@ mod tests {
     fn an_old_version_has_its_own_name_for_the_origin() {
         let mut old = upgrade();
         old.version = WebSocketVersion::Hybi08;
-        let head = std::string::String::from_utf8(old.encode().unwrap()).unwrap();
+        let head = String::from_utf8(old.encode().unwrap()).unwrap();
         assert!(head.contains("\r\nSec-WebSocket-Version: 8\r\n"), "{head}");
         assert!(
             head.contains("\r\nSec-WebSocket-Origin: http://a\r\n"),
             "{head}"
         );
         assert!(!head.contains("\r\nOrigin"), "{head}");
-        let head = std::string::String::from_utf8(upgrade().encode().unwrap()).unwrap();
+        let head = String::from_utf8(upgrade().encode().unwrap()).unwrap();
         assert!(
             head.contains("\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol"),
             "{head}"
