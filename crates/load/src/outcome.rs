@@ -10,7 +10,7 @@ use moonwire_report::{
 use crate::plan::{Plan, one_way_refusal};
 use crate::records::Records;
 use crate::run::{Ending, Outcome};
-use crate::scenario::{Pacing, Scenario, Settings};
+use crate::scenario::{Pacing, Scenario, Settings, Stop};
 use crate::tally::Tally;
 use crate::verdict::{CLOCK_MISFIT, Evidence, assess};
 
@@ -29,7 +29,7 @@ pub(crate) fn outcome(plan: &Plan, records: &Records) -> Outcome {
     cell.assessment = assess(&Evidence {
         targets: &targets(plan),
         totals: &records.totals,
-        connections: u64::from(plan.scenario.connections_total()),
+        connections: connections_wanted(plan, records),
         online: records.online,
         replies: u64::from(plan.scenario.replies),
         sends: plan.scenario.pacing != Pacing::Hold,
@@ -55,6 +55,20 @@ pub(crate) fn outcome(plan: &Plan, records: &Records) -> Outcome {
         .map(|slo| slo.evaluate(&cell))
         .collect();
     Outcome { cell, ending }
+}
+
+/// Connections that should have been up. Where time ends a run of short-lived ones, those that it
+/// did not come to are not missing.
+fn connections_wanted(plan: &Plan, records: &Records) -> u64 {
+    let total = u64::from(plan.scenario.connections_total());
+    let counters = &records.totals.counters;
+    let tried = counters.connects_ok + counters.connects_failed;
+    match plan.scenario.stop {
+        Stop::After(_) if plan.is_short_lived() => {
+            total.min(tried.saturating_sub(counters.connects_retried))
+        }
+        Stop::After(_) | Stop::Messages(_) | Stop::Schedule => total,
+    }
 }
 
 /// The first target, and how many more there are.

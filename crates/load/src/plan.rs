@@ -234,6 +234,12 @@ impl Plan {
         self.drain_ns.max(SLOT_PATIENCE_NS)
     }
 
+    /// True for a closed loop that ends only when so many messages were sent. Connections that
+    /// start at times of their own may be long without a reply, and come to an end.
+    pub(crate) fn may_go_on_for_ever(&self) -> bool {
+        self.is_counted() || self.is_short_lived() && !self.is_connect_paced()
+    }
+
     /// True when only a number of messages ends the run.
     pub(crate) fn is_counted(&self) -> bool {
         matches!(self.scenario.stop, Stop::Messages(_))

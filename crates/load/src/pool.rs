@@ -91,7 +91,7 @@ fn check(pool: &[Vec<u8>], is_binary: bool) -> Result<(), String> {
     for (message, number) in pool.iter().zip(1..) {
         if message.len() > SIZE_MAX {
             return Err(format!(
-                "gave a message of {} bytes as number {number}, more than the maximum of {SIZE_MAX}",
+                "gave a message of {} bytes as number {number}; at most {SIZE_MAX} can be sent",
                 message.len()
             ));
         }

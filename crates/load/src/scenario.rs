@@ -110,8 +110,8 @@ pub struct Settings {
     pub start_delay: Option<Duration>,
     /// Send nothing before every connection is up or given up.
     pub barrier: bool,
-    /// Messages that each connection sends, one after the other's reply; then it closes, and another
-    /// one opens in its place. `None`: connections stay open to the end.
+    /// Messages that each connection sends, one after the other's reply; then it closes, and
+    /// another one opens in its place. `None`: connections stay open to the end.
     pub messages_per_connection: Option<u64>,
     /// Most connections that are open at once, over all workers, from the first packet until the
     /// socket is closed; `None` opens all of them.

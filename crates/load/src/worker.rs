@@ -187,7 +187,7 @@ impl<D: Driver> Worker<D> {
             .collect();
         let scenario = &parts.plan.scenario;
         let mut order: Vec<u32> = (0..clients.len() as u32).collect();
-        order.sort_by_key(|&index| {
+        order.sort_by_cached_key(|&index| {
             let number = clients[index as usize].number;
             parts.plan.connect_offset_ns(number)
         });
@@ -368,11 +368,11 @@ impl<D: Driver> Worker<D> {
                 self.leave_if_done(index as u32);
             }
         }
-        // A counted closed loop would go on for ever against a server that is silent or gone.
+        // It would go on for ever, or very long, against a server that is silent or gone.
         let progress_ns = self.desk.last_reply_ns.max(self.start_ns());
         self.stalled |= (expired || self.is_waiting_for_connections())
             && self.plan.is_closed()
-            && (self.plan.is_counted() || self.plan.is_short_lived())
+            && self.plan.may_go_on_for_ever()
             && progress_ns < before_ns;
     }
 

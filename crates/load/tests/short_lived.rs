@@ -41,6 +41,25 @@ fn each_connection_sends_its_messages_and_closes() {
 }
 
 #[test]
+fn connections_that_time_does_not_come_to_are_not_missing() {
+    let peer = Peer::start(Fault::None);
+    let outcome = short_lived(&peer, |settings| {
+        settings.connections = 10_000;
+        settings.connect_rate = Some(200.0);
+        settings.stop = Stop::After(Duration::from_millis(500));
+    });
+    let cell = &outcome.cell;
+    assert!(
+        (10..=101).contains(&cell.connects.ok),
+        "{:?}",
+        cell.connects
+    );
+    assert_eq!((cell.messages.lost, cell.messages.unsent), (0, 0));
+    let reasons = cell.assessment.reasons().join(" ");
+    assert!(!reasons.contains("were not up"), "{reasons}");
+}
+
+#[test]
 fn a_connection_that_is_refused_makes_room_for_the_next() {
     let peer = Peer::start(Fault::RefuseAfter(20));
     let outcome = short_lived(&peer, |_| {});

@@ -177,8 +177,8 @@ impl Session {
         Ok(Self::new(socket, peer, tls, handshake, limits, now))
     }
 
-    /// Client, before the upgrade: nothing is masked, which servers must refuse (RFC 6455, 5.1). For
-    /// tests of servers.
+    /// Client, before the upgrade: nothing is masked, which servers must refuse (RFC 6455, 5.1).
+    /// For tests of servers.
     pub fn omit_masks(&mut self) {
         if let Stage::Handshake(handshake) = &mut self.stage
             && let Handshake::Client(client) = handshake.as_mut()

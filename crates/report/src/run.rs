@@ -281,6 +281,9 @@ mod tests {
                 .add(verdict, "p99 send lag 3 ms, at most 1 ms allowed");
         }
         cell.messages.sent = 10;
+        cell.handshake.response.record(7_000_000);
+        cell.recovery.time.record(30_000_000);
+        cell.recovery.attempts.insert("2".to_owned(), 1);
         cell.errors.insert("connect: refused".to_owned(), 2);
         for ms in 1..=100 {
             cell.latency.response.record(ms * 1_000_000);
@@ -339,11 +342,30 @@ mod tests {
         assert_eq!(json["latency"]["service"]["count"], 0);
         assert_eq!(json["latency"]["service"]["p50_us"], Value::Null);
         assert_eq!(json["clients"], 100);
+        assert_eq!(json["handshake"]["response"]["max_us"], 7000.0);
+        assert_eq!(json["recovery"]["max_us"], 30_000.0);
+        assert_eq!(json["recovery"]["attempts"]["2"], 1);
         let bench: Value =
             serde_json::from_str(&bench(&[Verdict::Valid, Verdict::Invalid]).to_json()).unwrap();
         assert_eq!(bench["verdict"], "SUSPECT");
         assert_eq!(bench["cells"][1]["verdict"], "INVALID");
         assert_eq!(bench["cells"][1]["clients"], 1000);
+    }
+
+    #[test]
+    fn a_file_without_what_was_added_later_is_read() {
+        let run = Run {
+            content: Content::Load(Box::new(cell(100, Verdict::Valid))),
+            ..Run::default()
+        };
+        let mut json: Value = serde_json::from_str(&run.to_json()).unwrap();
+        json.as_object_mut().unwrap().remove("recovery");
+        let histograms = json["histograms"].as_object_mut().unwrap();
+        histograms.remove("recovery");
+        histograms.remove("handshake_response");
+        let old = Run::parse(&json.to_string(), "run.json").unwrap();
+        assert!(old.cells()[0].recovery.time.is_empty());
+        assert!(old.cells()[0].handshake.response.is_empty());
     }
 
     #[test]

@@ -186,7 +186,9 @@ impl<D: Driver> Worker<D> {
         match client.state {
             State::Connecting => {
                 client.state = State::Ended;
-                self.desk.tally.counters.connects_failed += 1;
+                // One that this end breaks off at the end of the run has not failed.
+                let has_failed = self.stage < Stage::Closing;
+                self.desk.tally.counters.connects_failed += u64::from(has_failed);
                 self.release_handshake();
             }
             State::Up | State::Leaving => {

@@ -67,8 +67,8 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, value_name = "CONNS", requires = "per_connection", value_parser = quantity::count)]
     pub(crate) open_max: Option<u64>,
     /// What follows a connection that failed or was lost: `never`, the pause before it is opened
-    /// again, or pauses that double, `exponential:100ms..10s`; `exponential-jitter:100ms..10s` draws
-    /// each of them between 0 and that
+    /// again, or pauses that double, `exponential:100ms..10s`; `exponential-jitter:100ms..10s`
+    /// draws each of them between 0 and that
     #[arg(long, value_name = "never|PAUSE|POLICY", default_value = "never")]
     pub(crate) reconnect: String,
     /// Time allowed from the first SYN to the 101
@@ -158,8 +158,9 @@ pub(crate) struct MessageArgs {
     /// Binary messages instead of text
     #[arg(long)]
     pub(crate) binary: bool,
-    /// Messages of your own: a program that reads the line `SIZE text|binary COUNT SEED` and writes
-    /// at most COUNT messages, each behind its length in 4 bytes (highest first); run before the load
+    /// Messages of your own: a program that reads the line `SIZE text|binary COUNT SEED` and
+    /// writes at most COUNT messages, each behind its length in 4 bytes (highest first); it runs
+    /// before the load
     #[arg(long, value_name = "COMMAND")]
     pub(crate) payload_command: Option<String>,
     /// Messages of your own: this file is one
@@ -168,8 +169,8 @@ pub(crate) struct MessageArgs {
     /// Messages of your own: each line of this file is one
     #[arg(long, value_name = "FILE", conflicts_with_all = ["payload_command", "payload_file"])]
     pub(crate) payload_lines: Option<PathBuf>,
-    /// Frames of a message, with how often: `40:1,40:2,20:3` sends 40 % whole, 40 % in 2 and 20 % in
-    /// 3 frames; `20:100+50+rest` gives their sizes (of a compressed message after compression)
+    /// Frames of a message, with how often: `40:1,40:2,20:3` sends 40 % whole, 40 % in 2 and 20 %
+    /// in 3 frames; `20:100+50+rest` gives their sizes (of a compressed message after compression)
     #[arg(long, value_name = "WEIGHT:PARTS,...")]
     pub(crate) fragments: Option<String>,
     /// Send frames without a mask, which servers must refuse: for tests of servers
