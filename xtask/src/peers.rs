@@ -1,8 +1,8 @@
-//! `cargo xtask peers`: the real peers that the tests talk to and the contestants of the lab, pinned,
-//! into `target/peers`.
+//! `cargo xtask peers`: the real peers that the tests talk to and the contestants of the lab, all
+//! pinned, into `target/peers`.
 //!
-//! Their definitions stand in `xtask/peers` and `lab/contestants`. An install is done again only when a definition has
-//! changed or something is missing, so that calling it twice costs a second.
+//! Their definitions stand in `xtask/peers` and `lab/contestants`. An install is done again only
+//! when a definition has changed or something is missing, so that calling it twice costs a second.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};

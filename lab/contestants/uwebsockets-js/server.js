@@ -1,5 +1,5 @@
-// An echo and the amplifying JSON service on uWebSockets.js: one thread, or one app per worker thread on the same port, which is
-// how its examples use more than one processor on Linux.
+// An echo and the amplifying JSON service on uWebSockets.js: one thread, or one app per worker
+// thread on the same port, which is how its examples use more than one processor on Linux.
 //
 // node server.js PORT THREADS [CERTIFICATE KEY]
 'use strict';

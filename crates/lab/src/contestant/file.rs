@@ -208,7 +208,7 @@ impl ContestantFile {
                     variant => format!(" of the variant {variant}"),
                 };
                 let reason = format!(
-                    "nothing stands for {{{name}}}: it is neither one of `values`{of} nor one of {}",
+                    "nothing stands for {{{name}}}: it is no one of `values`{of}, and none of {}",
                     known.join(", ")
                 );
                 return Err(fault(&format!("{{{name}}}"), reason));

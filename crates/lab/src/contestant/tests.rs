@@ -58,7 +58,9 @@ fn a_shipped_proxy_names_both_backends() {
     let is_proxy = |one: &&Contestant| one.kind() == Kind::Proxy && one.has_process();
     for proxy in roster.contestants().iter().filter(is_proxy) {
         let children = proxy.children(false, &around(), &[]);
-        let args = children.iter().flat_map(|child| &child.args);
+        let env = |child: &ChildSpec| child.env.iter().map(|(_, value)| value.clone()).collect();
+        let of_child = |child: &ChildSpec| [child.args.clone(), env(child)].concat();
+        let args = children.iter().flat_map(of_child);
         let args = args.map(|arg| arg.to_string_lossy().into_owned());
         let files = proxy.files(&around()).into_iter().map(|(_, text)| text);
         let all: String = args.chain(files).collect();

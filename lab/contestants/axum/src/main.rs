@@ -142,7 +142,8 @@ fn tls(certificate: &str, key: &str) -> Result<TlsAcceptor, Failure> {
 fn version() -> &'static str {
     let lock = include_str!("../Cargo.lock");
     let rest = lock.split("name = \"axum\"\nversion = \"").nth(1);
-    rest.and_then(|rest| rest.split('"').next()).unwrap_or("of an unknown version")
+    rest.and_then(|rest| rest.split('"').next())
+        .unwrap_or("of an unknown version")
 }
 
 /// Connections that the kernel keeps until they are accepted.

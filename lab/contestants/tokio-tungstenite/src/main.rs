@@ -94,8 +94,11 @@ fn tls(certificate: &str, key: &str) -> Result<TlsAcceptor, Failure> {
 /// As the lock has it.
 fn version() -> &'static str {
     let lock = include_str!("../Cargo.lock");
-    let rest = lock.split("name = \"tokio-tungstenite\"\nversion = \"").nth(1);
-    rest.and_then(|rest| rest.split('"').next()).unwrap_or("of an unknown version")
+    let rest = lock
+        .split("name = \"tokio-tungstenite\"\nversion = \"")
+        .nth(1);
+    rest.and_then(|rest| rest.split('"').next())
+        .unwrap_or("of an unknown version")
 }
 
 /// Connections that the kernel keeps until they are accepted.
