@@ -132,7 +132,7 @@ impl Bench {
             Some(_) | None => Ok(()),
         };
         let death = stack.any_death();
-        let pids = [stack.proxy_pids(), stack.backend_pids()].concat();
+        let pids = tree::pids(&[stack.proxy_roots(), stack.backend_roots()].concat());
         let killed = stack.stop()?;
         if let Some(death) = death {
             return Err(death);

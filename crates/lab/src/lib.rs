@@ -3,6 +3,7 @@
 //! The server under test is always another process, also when it is ours. Nothing here prints:
 //! progress goes out as events, results as `moonwire_report` values.
 
+mod battle;
 mod bench;
 mod check;
 mod contestant;
@@ -14,9 +15,13 @@ mod local_server;
 mod process;
 mod quota;
 mod sampling;
+mod scenario;
 mod scheduling;
 
 // The public interface is:
+pub use crate::battle::{
+    BattleError, BattleEvent, BattleObserver, BattleOutcome, BattlePlace, BattleSpec, battle,
+};
 pub use crate::bench::{
     BenchEnding, BenchError, BenchEvent, BenchObserver, BenchOutcome, BenchSpec, Place, bench,
 };
@@ -35,3 +40,4 @@ pub use crate::local_server::LocalServer;
 pub use crate::process::inherited::keep_inherited_files;
 pub use crate::process::{ChildProcess, ChildSpec, Exit, ProcessError, Ready};
 pub use crate::sampling::{RareSample, Sample, Sampler, Series, TimedSample};
+pub use crate::scenario::{KNOBS, KnobKind, LabScenario, Mistake};

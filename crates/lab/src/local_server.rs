@@ -46,7 +46,7 @@ impl LocalServer {
                 .collect(),
             ..Server::default()
         };
-        let sampler = Sampler::start(pid, SAMPLE_PERIOD);
+        let sampler = Sampler::start(&[pid], SAMPLE_PERIOD);
         Some(Self {
             server,
             sampler,

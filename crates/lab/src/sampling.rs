@@ -1,4 +1,4 @@
-//! What a process uses while it is under load, read from outside at a fixed period.
+//! What processes use while they are under load, read from outside at a fixed period.
 
 use std::fs;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use procfs::process::Process;
 use serde::Serialize;
 
+use crate::process::tree;
 use crate::scheduling;
 
-/// One look at a process.
+/// One look at one or several processes, summed up.
 #[derive(Debug, Clone, Serialize)]
 pub struct Sample {
     /// When.
@@ -105,7 +106,7 @@ fn seconds_between(origin: Instant, sample: &Sample) -> f64 {
     after - before
 }
 
-/// A thread that looks at a process until it is stopped.
+/// A thread that looks at processes until it is stopped.
 #[derive(Debug)]
 pub struct Sampler {
     stop: Sender<()>,
@@ -113,12 +114,14 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Starts looking at the process every `period` (at least 10 ms). The first look is taken
-    /// before this returns, so that an idle process is on record.
-    pub fn start(pid: i32, period: Duration) -> Self {
+    /// Starts looking at the processes and their children every `period` (at least 10 ms). The
+    /// first look is taken before this returns, so that an idle process is on record.
+    pub fn start(roots: &[i32], period: Duration) -> Self {
         let period = period.max(PERIOD_MIN);
         let (stop, stopped) = mpsc::channel();
-        let first = look(pid, true);
+        let roots = roots.to_vec();
+        let mut pids = tree::pids(&roots);
+        let first = look(&pids, true);
         let thread = std::thread::spawn(move || {
             let mut samples: Vec<Sample> = first.into_iter().collect();
             let mut next = Instant::now() + period;
@@ -128,7 +131,10 @@ impl Sampler {
                 let last = !matches!(stopped.recv_timeout(pause), Err(RecvTimeoutError::Timeout));
                 looks += 1;
                 let rare = last || looks.is_multiple_of(RARE_EVERY);
-                match look(pid, rare) {
+                if rare {
+                    pids = tree::pids(&roots);
+                }
+                match look(&pids, rare) {
                     Some(sample) if samples.len() < SAMPLES_MAX => samples.push(sample),
                     // Beyond the bound only the newest look is kept, for the final figures.
                     Some(sample) => samples[SAMPLES_MAX - 1] = sample,
@@ -157,8 +163,29 @@ const RARE_EVERY: u64 = 20;
 /// More than a day at one sample a second.
 const SAMPLES_MAX: usize = 100_000;
 
-/// Looks at a process; `None` once it has ended.
-fn look(pid: i32, rare: bool) -> Option<Sample> {
+/// Looks at the processes; `None` once all of them have ended.
+fn look(pids: &[i32], rare: bool) -> Option<Sample> {
+    let looks = pids.iter().filter_map(|pid| look_at(*pid, rare));
+    // What belongs to the network namespace is that of the first: they share one.
+    looks.reduce(|sum, one| Sample {
+        cpu_ns: sum.cpu_ns + one.cpu_ns,
+        rss_bytes: sum.rss_bytes + one.rss_bytes,
+        threads: sum.threads + one.threads,
+        voluntary_switches: sum.voluntary_switches + one.voluntary_switches,
+        involuntary_switches: sum.involuntary_switches + one.involuntary_switches,
+        rare: match (sum.rare, one.rare) {
+            (Some(sum), Some(one)) => Some(RareSample {
+                pss_bytes: sum.pss_bytes + one.pss_bytes,
+                descriptors: sum.descriptors + one.descriptors,
+            }),
+            (one, other) => one.or(other),
+        },
+        ..sum
+    })
+}
+
+/// Looks at one process; `None` once it has ended.
+fn look_at(pid: i32, rare: bool) -> Option<Sample> {
     let process = Process::new(pid).ok()?;
     let stat = process.stat().ok()?;
     let at = Instant::now();
@@ -309,7 +336,7 @@ mod tests {
 
     #[test]
     fn this_process_is_on_record_from_the_start_to_the_stop() {
-        let sampler = Sampler::start(std::process::id() as i32, Duration::from_secs(3600));
+        let sampler = Sampler::start(&[std::process::id() as i32], Duration::from_secs(3600));
         let series = sampler.stop();
         assert_eq!(series.0.len(), 2);
         let last = &series.0[1];
@@ -322,7 +349,7 @@ mod tests {
     fn a_process_that_ended_has_no_samples() {
         let mut child = std::process::Command::new("/bin/true").spawn().unwrap();
         child.wait().unwrap();
-        let sampler = Sampler::start(child.id() as i32, Duration::from_secs(3600));
+        let sampler = Sampler::start(&[child.id() as i32], Duration::from_secs(3600));
         assert!(sampler.stop().0.is_empty());
     }
 }

@@ -86,6 +86,11 @@ impl<'a> Field<'a> {
                 None => fields.push(Self { cells: vec![cell] }),
             }
         }
+        // The order of the cells is random, that of the tables is not.
+        fields.sort_by_key(|field| {
+            let (parameters, tls) = common(field.cells[0]);
+            (tls, parameters.message_bytes, parameters.clients)
+        });
         fields
     }
 
@@ -239,7 +244,9 @@ pub(crate) mod tests {
         let text = text(&run);
         assert!(text.contains("4 of 5") && text.contains("2 of 5"), "{text}");
         assert!(
-            text.contains("b: 3 of 5 rounds are not ranked: the generator was the limit"),
+            text.contains(
+                "b: 3 of 5 rounds are not ranked, to name the first reason: the generator was"
+            ),
             "{text}"
         );
         assert!(text.contains("not ranked: 2 rounds"), "{text}");

@@ -47,6 +47,8 @@ pub struct Cell {
     pub rate: Rate,
     /// The server, where it is local.
     pub server: Option<Server>,
+    /// The servers behind it, where it is a proxy of the lab.
+    pub backend: Option<Server>,
     /// The generator's own use of the machine.
     pub generator: Generator,
     /// The link, `None` when nothing is known about it.
@@ -278,6 +280,8 @@ struct CellOut<'a> {
     bytes: Bytes,
     rate: Rate,
     server: &'a Option<Server>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backend: &'a Option<Server>,
     generator: &'a Generator,
     link: &'a Option<Link>,
     scenario: &'a BTreeMap<String, serde_json::Value>,
@@ -352,6 +356,7 @@ impl<'a> CellOut<'a> {
             bytes: cell.bytes,
             rate: cell.rate,
             server: &cell.server,
+            backend: &cell.backend,
             generator: &cell.generator,
             link: &cell.link,
             scenario: &cell.scenario,
@@ -452,6 +457,8 @@ struct CellIn {
     #[serde(default)]
     server: Option<Server>,
     #[serde(default)]
+    backend: Option<Server>,
+    #[serde(default)]
     generator: Generator,
     #[serde(default)]
     link: Option<Link>,
@@ -538,6 +545,7 @@ impl From<CellIn> for Cell {
             bytes: file.bytes,
             rate: file.rate,
             server: file.server,
+            backend: file.backend,
             generator: file.generator,
             link: file.link,
             scenario: file.scenario,

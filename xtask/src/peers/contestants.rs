@@ -31,7 +31,8 @@ struct Description {
     install: Option<Recipe>,
 }
 
-/// Those of `folder`, or the shipped ones, that something installs; with `ids` only these.
+/// Those of `folder`, or the shipped ones, that something installs; with `ids` only these, and
+/// without also those that are installed on request only are left out.
 pub(super) fn load(folder: Option<&Path>, ids: &[&str], peers: &Path) -> Result<Vec<Contestant>> {
     let shipped = place::root().join("lab/contestants");
     let folder = folder.unwrap_or(&shipped);
@@ -49,7 +50,8 @@ pub(super) fn load(folder: Option<&Path>, ids: &[&str], peers: &Path) -> Result<
         if !ids.is_empty() && !ids.contains(&id.as_str()) {
             continue;
         }
-        contestants.extend(read(id, source, peers)?);
+        let contestant = read(id, source, peers)?;
+        contestants.extend(contestant.filter(|it| !ids.is_empty() || !it.recipe.on_request));
     }
     known.sort();
     if let Some(id) = ids.iter().find(|id| !known.iter().any(|it| it == *id)) {

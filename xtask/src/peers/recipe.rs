@@ -12,6 +12,8 @@ use super::{apt, node_packages, python_environment, run, said};
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Recipe {
+    /// Only where it is named: it takes minutes to build, and no test needs it.
+    pub(super) on_request: bool,
     /// Packages of Debian.
     apt: Vec<String>,
     /// `package-lock.json`, into `node_modules`.

@@ -307,7 +307,7 @@ fn start_server(site: &Site<'_>, key: &str) -> Result<ServerChild, BenchError> {
         ready_timeout: READY_TIMEOUT,
     });
     let process = process.map_err(BenchError::Server)?;
-    let sampler = Sampler::start(process.pid(), SAMPLING_PERIOD);
+    let sampler = Sampler::start(&[process.pid()], SAMPLING_PERIOD);
     Ok(ServerChild {
         process,
         sampler,

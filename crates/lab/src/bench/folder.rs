@@ -83,7 +83,7 @@ impl ResultFolder {
     }
 
     /// Draws the report; gives the page to open.
-    pub(super) fn render(&self, run: &Run) -> Result<PathBuf, BenchError> {
+    pub(crate) fn render(&self, run: &Run) -> Result<PathBuf, BenchError> {
         self.write_run(run)?;
         Ok(render_all(run, &self.path)?)
     }

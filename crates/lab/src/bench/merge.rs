@@ -47,6 +47,25 @@ pub(crate) fn add_server(
     phases: &Phases,
     end: Instant,
 ) {
+    fill_server(&mut server, cell.messages.sent, series, phases, end);
+    if let Some((from, _)) = phases.busy(end) {
+        add_to_intervals(cell, series, from);
+    }
+    if let Some(reason) = &server.died {
+        cell.assessment.add(Verdict::Invalid, reason.clone());
+        cell.ended_early.get_or_insert_with(|| reason.clone());
+    }
+    cell.server = Some(server);
+}
+
+/// What a server used for so many messages.
+pub(crate) fn fill_server(
+    server: &mut Server,
+    messages: u64,
+    series: &Series,
+    phases: &Phases,
+    end: Instant,
+) {
     server.rss_start_bytes = series.0.first().map(|sample| sample.rss_bytes);
     server.rss_peak_bytes = series.rss_peak_bytes();
     server.threads = series.0.iter().map(|sample| sample.threads).max();
@@ -55,23 +74,16 @@ pub(crate) fn add_server(
         if let (Some(before_ns), Some(after_ns)) = (used(from), used(to)) {
             let cpu_ns = (after_ns - before_ns).max(0.0);
             server.cpu_s = Some(cpu_ns / 1e9);
-            let messages = cell.messages.sent;
             server.cpu_ns_per_message = (messages > 0).then(|| cpu_ns / messages as f64);
         }
         let sending_ended = phases.draining.unwrap_or(to);
         server.rss_bytes = series
             .last_until(sending_ended)
             .map(|sample| sample.rss_bytes);
-        add_to_intervals(cell, series, from);
     }
     if let (Some(first), Some(last)) = (series.0.first(), series.0.last()) {
         server.counters.extend(differences(first, last));
     }
-    if let Some(reason) = &server.died {
-        cell.assessment.add(Verdict::Invalid, reason.clone());
-        cell.ended_early.get_or_insert_with(|| reason.clone());
-    }
-    cell.server = Some(server);
 }
 
 /// Adds what the link was, what it did, and what speaks against it.

@@ -53,6 +53,14 @@ impl Roster {
         &self.contestants
     }
 
+    /// Those that take part in a battle: `ID` means all variants that are not for one scenario
+    /// only. The error is a sentence.
+    pub fn participants(&self, names: &[String]) -> Result<Vec<Contestant>, String> {
+        let mut chosen = self.select(names)?;
+        chosen.retain(|one| one.variant.scenario.is_none() || names.contains(&one.name()));
+        Ok(chosen)
+    }
+
     /// Those that the names choose: `ID` means all variants, `ID/VARIANT` one. The error is a
     /// sentence.
     pub fn select(&self, names: &[String]) -> Result<Vec<Contestant>, String> {

@@ -6,7 +6,6 @@ use std::path::Path;
 use moonwire_report::Cell;
 
 use super::{Contestant, RunningContestant, StartError, Surroundings};
-use crate::process::tree;
 
 /// What is to run.
 #[derive(Debug, Clone)]
@@ -138,16 +137,16 @@ impl RunningStack {
         self.proxy.as_ref()
     }
 
-    /// The ids of all processes of the servers, as they are at this moment.
-    pub(crate) fn backend_pids(&self) -> Vec<i32> {
+    /// The ids of the servers' processes; their children are found by whoever looks at them.
+    pub(crate) fn backend_roots(&self) -> Vec<i32> {
         let roots = self.backends.iter().flat_map(RunningContestant::pids);
-        tree::pids(&roots.collect::<Vec<_>>())
+        roots.collect()
     }
 
-    /// The ids of all processes of the proxy, as they are at this moment.
-    pub(crate) fn proxy_pids(&self) -> Vec<i32> {
+    /// The ids of the proxy's processes, in the same way.
+    pub(crate) fn proxy_roots(&self) -> Vec<i32> {
         let proxy = self.proxy.as_ref();
-        proxy.map_or_else(Vec::new, |proxy| tree::pids(&proxy.pids()))
+        proxy.map_or_else(Vec::new, RunningContestant::pids)
     }
 
     /// Who ended, and how, after a cell that all were to serve.

@@ -89,7 +89,7 @@ impl Site<'_> {
         };
         let scenario = plan::scenario(self.mode, step, server.url(), &generator)
             .map_err(DoublingError::Scenario)?;
-        let sampler = Sampler::start(server.pid(), SAMPLING_PERIOD);
+        let sampler = Sampler::start(&[server.pid()], SAMPLING_PERIOD);
         let mut phases = Phases::default();
         let mut on_progress = |progress: &Progress| {
             phases.note(progress.phase, Instant::now());

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
-
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, ValueEnum};
+use moonwire_lab::KNOBS;
 use moonwire_load::quantity;
 
 /// Measure contestants side by side, in one run on one machine.
@@ -31,6 +31,78 @@ pub(super) enum Scenario {
     /// of two servers and must reach both; a client sends messages for two seconds.
     Check(CheckArgs),
     PayloadDoubling(Box<DoublingArgs>),
+    /// Messages at fixed intervals, four replies to each: the benchmark of uwebsocket-benchmark
+    Latency(Box<BattleArgs>),
+    /// Connections that send one message and close, through proxies: BalancerBattle's first test
+    BattleShortlived(Box<BattleArgs>),
+    /// Connections that send 100 messages, through proxies: BalancerBattle's second test
+    BattleMessaging(Box<BattleArgs>),
+    /// A scenario file of your own
+    Run(Box<RunArgs>),
+}
+
+/// A file, and what takes the place of its knobs.
+#[derive(Debug, Args)]
+pub(super) struct RunArgs {
+    /// The file, such as those in lab/scenarios
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+    #[command(flatten)]
+    pub(super) battle: BattleArgs,
+}
+
+/// Measures contestants in rounds of random order, and says which of them can be told apart.
+#[derive(Debug, Args)]
+#[command(after_help = BATTLE_EXAMPLES)]
+pub(super) struct BattleArgs {
+    #[command(flatten)]
+    pub(super) knobs: KnobArgs,
+    /// Write the Run file here too; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+    /// Results folder instead of results/<time>-<scenario>
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    /// No progress and no tables: one line on stderr if something speaks against the run
+    #[arg(long)]
+    pub(super) quiet: bool,
+}
+
+/// Every knob of a scenario as a flag: names and what was typed.
+#[derive(Debug, Clone, Default)]
+pub(super) struct KnobArgs(pub(super) Vec<(String, String)>);
+
+impl Args for KnobArgs {
+    fn augment_args(command: Command) -> Command {
+        let flags = KNOBS.iter().map(|knob| {
+            Arg::new(knob.name)
+                .long(knob.name.replace('_', "-"))
+                .value_name(knob.value)
+                .help(knob.help)
+                .help_heading("Knobs of the scenario")
+                .allow_hyphen_values(true)
+        });
+        command.args(flags)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for KnobArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let typed = KNOBS.iter().filter_map(|knob| {
+            let text = matches.get_one::<String>(knob.name)?;
+            Some((knob.name.to_owned(), text.clone()))
+        });
+        Ok(Self(typed.collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 /// What is checked, and with whom.
@@ -132,3 +204,17 @@ folder where it is not target/peers.
 
 Exit codes: 0 when a cell is valid or suspect, 98 when none is, 104 bad configuration,
 105 interrupted.";
+
+const BATTLE_EXAMPLES: &str = "Examples:
+  Two proxies and the control, one number of connections, without TLS:
+    moonwire lab battle-shortlived --contestants none,nginx,haproxy --connections 2k --tls off
+  More rounds, because the contestants could not be told apart:
+    moonwire lab latency --rounds 12
+  A scenario of your own; lab/scenarios has examples:
+    moonwire lab run mine.toml --rounds 7
+
+Contestants other than moonwire are installed by `cargo xtask peers`; MOONWIRE_PEERS names their
+folder where it is not target/peers.
+
+Exit codes: 0 when a cell is valid or suspect, 98 when none is, 99 a threshold failed,
+104 bad configuration, 105 interrupted.";

@@ -1,7 +1,7 @@
 //! `moonwire lab list`: who can take part in what.
 
 use anyhow::{Context, Result};
-use moonwire_lab::{Contestant, Kind, Roster, installed_version, peers_folder};
+use moonwire_lab::{Contestant, Kind, LabScenario, Roster, installed_version, peers_folder};
 use serde_json::{Value, json};
 
 use crate::exit::Exit;
@@ -35,8 +35,8 @@ struct Entry<'a> {
 
 fn text(entries: &[Entry<'_>]) -> String {
     let mut text = "scenarios:\n".to_owned();
-    for scenario in SCENARIOS {
-        text.push_str(&format!("  {scenario}\n"));
+    for (name, description) in scenarios() {
+        text.push_str(&format!("  {name:30} {description}\n"));
     }
     for (kind, title) in KINDS {
         text.push_str(&format!("{title}:\n"));
@@ -70,12 +70,20 @@ fn document(entries: &[Entry<'_>]) -> Value {
         })
     });
     json!({
-        "scenarios": SCENARIOS,
+        "scenarios": scenarios().into_iter().map(|(name, _)| name).collect::<Vec<_>>(),
         "contestants": contestants.collect::<Vec<_>>(),
     })
 }
 
-const SCENARIOS: [&str; 1] = ["payload-doubling"];
+/// Names, and what they are.
+fn scenarios() -> Vec<(String, String)> {
+    let mut scenarios = LabScenario::shipped();
+    let doubling = "Echo payloads of 1 KiB to 256 KiB, as the benchmark of LAppS had them";
+    scenarios.push(("payload-doubling".to_owned(), doubling.to_owned()));
+    scenarios.sort();
+    scenarios
+}
+
 const KINDS: [(Kind, &str); 3] = [
     (Kind::Server, "servers"),
     (Kind::Proxy, "proxies"),

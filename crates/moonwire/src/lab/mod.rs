@@ -1,6 +1,7 @@
 //! `moonwire lab`: contestants side by side.
 
 mod args;
+mod battle;
 mod check;
 mod list;
 mod watch;
@@ -24,6 +25,10 @@ pub(crate) fn run(args: &LabArgs) -> Result<Exit> {
         Scenario::List { json } => list::run(&roster, *json),
         Scenario::Check(args) => check::run(args, &roster),
         Scenario::PayloadDoubling(args) => doubling(args, &roster),
+        Scenario::Latency(args) => battle::run_shipped("latency", args, &roster),
+        Scenario::BattleShortlived(args) => battle::run_shipped("battle-shortlived", args, &roster),
+        Scenario::BattleMessaging(args) => battle::run_shipped("battle-messaging", args, &roster),
+        Scenario::Run(args) => battle::run_file(args, &roster),
     }
 }
 

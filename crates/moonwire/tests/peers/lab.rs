@@ -25,7 +25,8 @@ fn every_contestant_serves_or_sends_messages() {
         assert!(names.contains(&name), "{name}: {names:?}");
     }
     let mut failed = Vec::new();
-    for name in names {
+    // It builds for minutes, so that it is installed on request only.
+    for name in names.into_iter().filter(|name| *name != "k6") {
         let outcome = run(moonwire().args(["lab", "check", name]));
         if outcome.code != Some(0) {
             failed.push(outcome.stdout + &outcome.stderr);

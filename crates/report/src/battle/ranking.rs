@@ -130,7 +130,8 @@ impl<'a> Ranking<'a> {
                 more => format!("{} more than there are", format::count(more)),
             };
             sentences.push(format!(
-                "A difference of {} would be told in 19 of 20 contests with {} rounds each, {more}.",
+                "A difference of {} would be told in 19 of 20 contests with {} rounds each, \
+                 {more}.",
                 format::percent(self.resolve),
                 format::count(needed)
             ));

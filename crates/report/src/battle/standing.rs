@@ -47,23 +47,21 @@ impl<'a> Standing<'a> {
         }
     }
 
-    /// Why some are not; `None` where all are.
+    /// Why some are not, with the first reason; `None` where all are. Every round has figures of
+    /// its own in it, and the cells have them all.
     pub(super) fn remark(&self) -> Option<String> {
-        let mut reasons: Vec<&str> = self
-            .cells
-            .iter()
-            .filter_map(|cell| objection(cell))
-            .collect();
-        let (left_out, all) = (reasons.len(), self.cells.len());
-        reasons.sort_unstable();
-        reasons.dedup();
+        let objections = self.cells.iter().filter_map(|cell| objection(cell));
+        let objections: Vec<&str> = objections.collect();
+        let first = objections.first()?;
+        let (left_out, all) = (objections.len(), self.cells.len());
         let name = self.contestant;
-        (left_out > 0).then(|| {
-            format!(
-                "{name}: {left_out} of {all} rounds are not ranked: {}",
-                reasons.join("; ")
-            )
-        })
+        let more = match left_out {
+            1 => "",
+            _ => ", to name the first reason",
+        };
+        Some(format!(
+            "{name}: {left_out} of {all} rounds are not ranked{more}: {first}"
+        ))
     }
 
     /// The value of each ranked round.

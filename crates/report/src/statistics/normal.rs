@@ -15,7 +15,8 @@ pub(crate) fn normal_quantile(share: f64) -> f64 {
     (low + high) / 2.0
 }
 
-/// The share below `x`: by the continued fraction of the tail where it converges fast, and by the series elsewhere.
+/// The share below `x`: by the continued fraction of the tail where it converges fast, and by the
+/// series elsewhere.
 pub(crate) fn normal_share_below(x: f64) -> f64 {
     let density = (-x * x / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
     if x.abs() > 3.0 {

@@ -1,0 +1,251 @@
+//! Contestants against each other: every cell with processes of its own, in an order that the seed
+//! draws anew for each round, so that what changes on the machine meets all of them.
+
+mod cell;
+mod limit;
+mod plan;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use moonwire_load::Progress;
+use moonwire_report::{Cell, Content, Environment, Run, Verdict};
+
+use self::cell::Site;
+use crate::bench::BenchError;
+use crate::bench::folder::ResultFolder;
+use crate::bench::plan::{Cores, core_list};
+use crate::contestant::{Contestant, Surroundings, write_certificate};
+use crate::environment;
+use crate::scenario::LabScenario;
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct BattleSpec {
+    /// Which load, how often, and what decides.
+    pub scenario: LabScenario,
+    /// Servers, and proxies in front of `backend`.
+    pub contestants: Vec<Contestant>,
+    /// The server behind proxies, and the control's.
+    pub backend: Contestant,
+    /// The moonwire that is a contestant: this program, normally.
+    pub program: PathBuf,
+    /// What `cargo xtask peers` has installed.
+    pub peers: PathBuf,
+    /// Where the results go; without, `results/<time>-<scenario>`.
+    pub out: Option<PathBuf>,
+    /// For the record.
+    pub command_line: Vec<String>,
+    /// Fixes what is drawn at random.
+    pub seed: u64,
+}
+
+/// What a battle gave.
+#[derive(Debug)]
+pub struct BattleOutcome {
+    /// All figures.
+    pub run: Run,
+    /// Where everything was written.
+    pub folder: PathBuf,
+    /// Whether it was asked to stop: what was measured until then is in it.
+    pub interrupted: bool,
+}
+
+/// What happens during a battle.
+#[derive(Debug)]
+pub enum BattleEvent<'a> {
+    /// About once a second.
+    Progress {
+        /// Which cell.
+        place: &'a BattlePlace,
+        /// Where its run stands.
+        progress: &'a Progress,
+    },
+    /// A cell is done.
+    CellEnded {
+        /// Which cell.
+        place: &'a BattlePlace,
+        /// Its figures.
+        cell: &'a Cell,
+        /// Seconds that the rest will take, if it goes on like this.
+        left_s: f64,
+    },
+}
+
+/// Where a cell stands among all of them.
+#[derive(Debug, Clone)]
+pub struct BattlePlace {
+    /// From 1.
+    pub number: usize,
+    /// Cells in all.
+    pub count: usize,
+    /// Contestant, scheme, load and round.
+    pub name: String,
+}
+
+/// Sees a battle from outside.
+pub type BattleObserver<'a> = dyn FnMut(&BattleEvent<'_>) + Send + 'a;
+
+/// Why there is no result. Displays as one sentence.
+#[derive(Debug)]
+pub enum BattleError {
+    /// A contestant is not installed, or cannot do what the scenario asks for.
+    Contestant(String),
+    /// A folder or file of the results cannot be written.
+    Output(String),
+}
+
+impl fmt::Display for BattleError {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Contestant(sentence) | Self::Output(sentence) => to.write_str(sentence),
+        }
+    }
+}
+
+impl std::error::Error for BattleError {}
+
+impl From<BenchError> for BattleError {
+    fn from(error: BenchError) -> Self {
+        Self::Output(error.to_string())
+    }
+}
+
+/// Runs every cell, and writes the results after each of them.
+///
+/// `stop` ends it early: the cell in progress is closed and kept, the rest is left out.
+pub fn battle(
+    spec: &BattleSpec,
+    stop: &Arc<AtomicBool>,
+    observer: &mut BattleObserver<'_>,
+) -> Result<BattleOutcome, BattleError> {
+    let started = Instant::now();
+    let bouts = plan::bouts(spec)?;
+    let folder = ResultFolder::create(spec.out.as_deref(), &spec.scenario.name)?;
+    let cores = Cores::of_this_process();
+    let around = surroundings(spec, &folder);
+    let versions = versions(spec, &around)?;
+    write_certificate(&around.certificate, &around.key).map_err(BattleError::Output)?;
+    let mut run = Run {
+        name: spec.scenario.name.clone(),
+        environment: describe(spec, &cores, versions),
+        rules: Some(spec.scenario.rules.clone()),
+        content: Content::Bench(Vec::new()),
+    };
+    let site = Site::new(spec, cores, around, stop);
+    let mut cells: Vec<Cell> = Vec::new();
+    for (index, bout) in bouts.iter().enumerate() {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let place = BattlePlace {
+            number: index + 1,
+            count: bouts.len(),
+            name: bout.name(),
+        };
+        let cell = site.cell(bout, &place, observer)?;
+        let each_s = started.elapsed().as_secs_f64() / (index + 1) as f64;
+        observer(&BattleEvent::CellEnded {
+            place: &place,
+            cell: &cell,
+            left_s: each_s * (bouts.len() - index - 1) as f64,
+        });
+        cells.push(cell);
+        run.environment.elapsed_s = started.elapsed().as_secs_f64();
+        run.content = Content::Bench(cells.clone());
+        // After each, so that a machine that goes down leaves what was measured.
+        folder.write_run(&run)?;
+    }
+    let interrupted = stop.load(Ordering::Relaxed);
+    if interrupted {
+        note_partial(&mut run, bouts.len());
+    }
+    if !cells.is_empty() {
+        folder.render(&run)?;
+        folder.write_tables(&run)?;
+    }
+    Ok(BattleOutcome {
+        run,
+        folder: folder.path().to_owned(),
+        interrupted,
+    })
+}
+
+/// A result that is only a part says so.
+fn note_partial(run: &mut Run, planned: usize) {
+    let measured = run.cells().len();
+    let reason = format!("interrupted: {measured} of {planned} cells were begun");
+    let notes = &mut run.environment.notes;
+    notes.insert("partial".to_owned(), reason.clone());
+    if let Content::Bench(cells) = &mut run.content
+        && let Some(last) = cells.last_mut()
+    {
+        last.assessment.add(Verdict::Suspect, reason);
+    }
+}
+
+fn surroundings(spec: &BattleSpec, folder: &ResultFolder) -> Surroundings {
+    let folder = std::path::absolute(folder.path()).unwrap_or_else(|_| folder.path().to_owned());
+    let mut around = Surroundings::new(&spec.program, &spec.peers, &folder);
+    // What the loads expect of every message; all of them expect the same.
+    let loads = spec.scenario.loads();
+    around.replies = loads.first().map_or(1, |load| load.settings.replies.into());
+    around
+}
+
+fn versions(
+    spec: &BattleSpec,
+    around: &Surroundings,
+) -> Result<BTreeMap<String, String>, BattleError> {
+    let mut versions = BTreeMap::new();
+    for contestant in spec.contestants.iter().chain([&spec.backend]) {
+        if contestant.has_process() {
+            let version = contestant.version(around);
+            let version = version.map_err(BattleError::Contestant)?;
+            versions.insert(contestant.name(), version);
+        }
+    }
+    Ok(versions)
+}
+
+fn describe(spec: &BattleSpec, cores: &Cores, versions: BTreeMap<String, String>) -> Environment {
+    let mut environment = environment::describe(spec.command_line.clone(), spec.seed);
+    environment.versions.extend(versions);
+    let placement = match cores.server.is_empty() {
+        true => "nobody is pinned: there is one processor".to_owned(),
+        false => format!(
+            "generator on processors {}, contestants and backends on {}",
+            core_list(&cores.generator),
+            core_list(&cores.server)
+        ),
+    };
+    let scenario = &spec.scenario;
+    let backend = format!(
+        "{} of {} with {} workers each",
+        scenario.backends,
+        spec.backend.name(),
+        scenario.backend_workers
+    );
+    let notes = [
+        ("scenario", scenario.description.clone()),
+        ("placement", placement),
+        ("backends", backend),
+        ("tls", TLS_POLICY.to_owned()),
+    ];
+    let notes = notes.map(|(name, text)| (name.to_owned(), text));
+    environment.notes.extend(notes);
+    for (name, value) in scenario.written() {
+        let text = value.as_str().unwrap_or_default().to_owned();
+        environment.notes.insert(format!("knob {name}"), text);
+    }
+    environment
+}
+
+/// The same for all contestants: the client decides as far as they let it, and each cell says what
+/// was agreed on.
+const TLS_POLICY: &str = "clients offer TLS 1.3 and 1.2 with AES-128-GCM first, check the \
+    certificate, which is self-signed with ECDSA on P-256, and resume nothing";

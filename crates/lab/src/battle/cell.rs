@@ -1,0 +1,261 @@
+//! One cell: fresh processes, a load, and what was seen of both.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use moonwire_load::{Control, Pacing, Progress, Scenario, ScenarioError, Settings, Stop, Target};
+use moonwire_report::{Cell, Server, Verdict};
+
+use super::limit::Use;
+use super::plan::Bout;
+use super::{BattleError, BattleEvent, BattleObserver, BattlePlace, BattleSpec};
+use crate::bench::merge::{self, Phases};
+use crate::bench::plan::{Cores, core_list};
+use crate::contestant::{Kind, RunningStack, StackSpec, Surroundings};
+use crate::sampling::{Sampler, Series};
+use crate::scenario::Service;
+
+/// What all cells share.
+pub(super) struct Site<'a> {
+    spec: &'a BattleSpec,
+    cores: Cores,
+    around: Surroundings,
+    stop: &'a Arc<AtomicBool>,
+}
+
+/// What was seen of the processes of one role.
+struct Seen {
+    contestant: Series,
+    backends: Option<Series>,
+    phases: Phases,
+    ended: Instant,
+}
+
+impl<'a> Site<'a> {
+    pub(super) fn new(
+        spec: &'a BattleSpec,
+        cores: Cores,
+        around: Surroundings,
+        stop: &'a Arc<AtomicBool>,
+    ) -> Self {
+        Self {
+            spec,
+            cores,
+            around,
+            stop,
+        }
+    }
+
+    /// Measures one cell. What goes wrong inside it makes it INVALID and lets the battle go on.
+    pub(super) fn cell(
+        &self,
+        bout: &Bout,
+        place: &BattlePlace,
+        observer: &mut BattleObserver<'_>,
+    ) -> Result<Cell, BattleError> {
+        let folder = self.around.folder.join("cells").join(bout.file_name());
+        let stack = match self.start(bout, folder) {
+            Ok(stack) => stack,
+            Err(sentence) => return Ok(missing(bout, &sentence)),
+        };
+        if let Some(warm_up) = self.spec.scenario.warm_up {
+            let settings = shortened(self.settings(bout, &stack), warm_up);
+            // It does not count: what speaks against it speaks against the measured load, too.
+            let _ = settings.map(|scenario| moonwire_load::run(&scenario, &mut self.control(None)));
+        }
+        let scenario = match self.settings(bout, &stack).and_then(Scenario::new) {
+            Ok(scenario) => scenario,
+            Err(error) => return Ok(missing(bout, &error.to_string())),
+        };
+        let sampler = Samplers::start(bout, &stack);
+        let mut phases = Phases::default();
+        let mut on_progress = |progress: &Progress| {
+            phases.note(progress.phase, Instant::now());
+            observer(&BattleEvent::Progress { place, progress });
+        };
+        let outcome = moonwire_load::run(&scenario, &mut self.control(Some(&mut on_progress)));
+        let ended = Instant::now();
+        let (contestant, backends) = sampler.stop();
+        let mut cell = match outcome {
+            Ok(outcome) => outcome.cell,
+            Err(error) => missing(bout, &error.to_string()),
+        };
+        let died = stack.death(&cell);
+        let seen = Seen {
+            contestant,
+            backends,
+            phases,
+            ended,
+        };
+        self.add(&mut cell, bout, &stack, &seen, died);
+        let killed = stack.stop().map_err(BattleError::Output)?;
+        for name in killed {
+            let reason = format!("{name} did not end when it was asked to and was killed");
+            cell.assessment.add(Verdict::Suspect, reason);
+        }
+        Ok(cell)
+    }
+
+    fn start(&self, bout: &Bout, folder: PathBuf) -> Result<RunningStack, String> {
+        let scenario = &self.spec.scenario;
+        let is_proxy = bout.contestant.kind() == Kind::Proxy;
+        let (backend, proxy) = match is_proxy {
+            true => (&self.spec.backend, Some(&bout.contestant)),
+            false => (&bout.contestant, None),
+        };
+        let spec = StackSpec {
+            backend,
+            backends: if is_proxy { scenario.backends } else { 1 },
+            backend_workers: match is_proxy {
+                true => scenario.backend_workers,
+                false => scenario.workers,
+            },
+            backend_cpus: &self.cores.server,
+            proxy,
+            proxy_workers: scenario.workers,
+            proxy_cpus: &self.cores.server,
+            tls: bout.tls,
+        };
+        RunningStack::start(&spec, &self.around, &folder).map_err(|error| error.to_string())
+    }
+
+    /// The load, with everything that is of this machine.
+    fn settings(&self, bout: &Bout, stack: &RunningStack) -> Result<Settings, ScenarioError> {
+        let urls = match bout.load.service {
+            Service::Echo => stack.urls(),
+            Service::Amplify => stack.amplify_urls(),
+        };
+        let targets: Result<Vec<Target>, _> = urls.iter().map(|url| Target::parse(url)).collect();
+        let mut settings = bout.load.settings.clone();
+        settings.targets = targets?;
+        // The connections of a cell are those of all servers together.
+        let targets = u32::try_from(settings.targets.len()).unwrap_or(1).max(1);
+        settings.connections = (settings.connections / targets).max(1);
+        let threads = u32::try_from(self.cores.generator.len()).unwrap_or(1);
+        settings.threads = bout.load.threads.unwrap_or_else(|| threads.max(1));
+        settings.pin.clone_from(&self.cores.generator);
+        settings.cacert = bout.tls.then(|| self.around.certificate.clone());
+        settings.seed = self.spec.seed.wrapping_add(bout.round);
+        Ok(settings)
+    }
+
+    fn control<'c>(&self, on_progress: Option<&'c mut dyn FnMut(&Progress)>) -> Control<'c> {
+        Control {
+            stop: Arc::clone(self.stop),
+            on_progress,
+        }
+    }
+
+    /// Puts what was seen into the cell, and judges whose figures they are.
+    fn add(
+        &self,
+        cell: &mut Cell,
+        bout: &Bout,
+        stack: &RunningStack,
+        seen: &Seen,
+        died: Option<String>,
+    ) {
+        cell.parameters = bout.load.parameters.clone();
+        cell.contest = Some(bout.contest());
+        let cores = core_list(&self.cores.server);
+        let mut described = Server {
+            name: bout.contestant.name(),
+            urls: stack.urls().to_vec(),
+            cores: cores.clone(),
+            died,
+            ..Server::default()
+        };
+        if !bout.contestant.has_process() {
+            described.name = format!("{} (control)", self.spec.backend.name());
+        }
+        merge::add_server(cell, described, &seen.contestant, &seen.phases, seen.ended);
+        if let Some(series) = &seen.backends {
+            let mut backend = Server {
+                name: self.spec.backend.name(),
+                cores,
+                ..Server::default()
+            };
+            let messages = cell.messages.sent;
+            merge::fill_server(&mut backend, messages, series, &seen.phases, seen.ended);
+            cell.backend = Some(backend);
+        }
+        cell.generator.cores = core_list(&self.cores.generator);
+        let thresholds = self.spec.scenario.thresholds.iter();
+        cell.thresholds = thresholds.map(|slo| slo.evaluate(cell)).collect();
+        let objection = self.used(cell).objection();
+        if let (Some(contest), Some(objection)) = (&mut cell.contest, objection) {
+            contest.limit = Some(objection);
+        }
+    }
+
+    fn used(&self, cell: &Cell) -> Use {
+        let per_second = |cpu_s: Option<f64>| match cell.rate.duration_s {
+            duration_s if duration_s > 0.0 => cpu_s.unwrap_or(0.0) / duration_s,
+            _ => 0.0,
+        };
+        let cpu_s = |server: Option<&Server>| server.and_then(|server| server.cpu_s);
+        Use {
+            generator: per_second(cell.generator.cpu_s),
+            generator_threads: cell.generator.threads as f64,
+            contestant: per_second(cpu_s(cell.server.as_ref())),
+            backends: per_second(cpu_s(cell.backend.as_ref())),
+            processors: self.cores.server.len() as f64,
+        }
+    }
+}
+
+/// A look at what is measured, and one at the servers behind a proxy.
+struct Samplers {
+    contestant: Sampler,
+    backends: Option<Sampler>,
+}
+
+impl Samplers {
+    fn start(bout: &Bout, stack: &RunningStack) -> Self {
+        let behind = stack.backend_roots();
+        match stack.proxy_roots() {
+            proxy if bout.contestant.has_process() && !proxy.is_empty() => Self {
+                contestant: Sampler::start(&proxy, SAMPLING_PERIOD),
+                backends: Some(Sampler::start(&behind, SAMPLING_PERIOD)),
+            },
+            _ => Self {
+                contestant: Sampler::start(&behind, SAMPLING_PERIOD),
+                backends: None,
+            },
+        }
+    }
+
+    fn stop(self) -> (Series, Option<Series>) {
+        (self.contestant.stop(), self.backends.map(Sampler::stop))
+    }
+}
+
+/// The load for a shorter time: the same connections and messages as long as it lasts.
+fn shortened(
+    settings: Result<Settings, ScenarioError>,
+    warm_up: Duration,
+) -> Result<Scenario, ScenarioError> {
+    let mut settings = settings?;
+    settings.stop = Stop::After(warm_up);
+    settings.slo.clear();
+    if matches!(settings.pacing, Pacing::Batches { .. }) {
+        settings.pacing = Pacing::Closed { in_flight: 1 };
+    }
+    Scenario::new(settings)
+}
+
+/// A cell in which nothing was measured.
+fn missing(bout: &Bout, reason: &str) -> Cell {
+    let mut cell = Cell {
+        parameters: bout.load.parameters.clone(),
+        contest: Some(bout.contest()),
+        ended_early: Some(reason.to_owned()),
+        ..Cell::default()
+    };
+    cell.assessment.add(Verdict::Invalid, reason);
+    cell
+}
+
+const SAMPLING_PERIOD: Duration = Duration::from_millis(100);

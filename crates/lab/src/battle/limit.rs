@@ -1,0 +1,72 @@
+//! What kept a cell from more: the contestant, or something else.
+//!
+//! A closed loop always runs into something. Figures are the contestant's only where that is the
+//! contestant: the generator must have had time left, and of the processors that backends share
+//! with a proxy these must not have taken the larger part.
+
+/// What was used while messages were sent, in cores.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Use {
+    /// The busiest thread of the generator can use one core.
+    pub(super) generator: f64,
+    pub(super) generator_threads: f64,
+    /// What is measured: the proxy, or the servers if there is none.
+    pub(super) contestant: f64,
+    /// The servers behind a proxy.
+    pub(super) backends: f64,
+    /// Processors that the contestant and the backends share.
+    pub(super) processors: f64,
+}
+
+impl Use {
+    /// Why the cell's figures are not the contestant's own; `None` where they are.
+    pub(super) fn objection(&self) -> Option<String> {
+        let of_generator = self.generator / self.generator_threads.max(1.0);
+        if of_generator > GENERATOR_SHARE_MAX {
+            return Some(format!(
+                "the generator was the limit: its threads were busy for {:.0} % of the time",
+                of_generator * 100.0
+            ));
+        }
+        let used = self.contestant + self.backends;
+        let is_busy = used > BUSY_SHARE * self.processors.max(1.0);
+        (is_busy && self.backends > self.contestant).then(|| {
+            format!(
+                "the backend was the limit: it took {:.0} % of a processor and the proxy {:.0} %",
+                self.backends * 100.0,
+                self.contestant * 100.0
+            )
+        })
+    }
+}
+
+/// Beyond it replies wait for the generator.
+const GENERATOR_SHARE_MAX: f64 = 0.95;
+/// From this share on processors have nothing left.
+const BUSY_SHARE: f64 = 0.9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn used(generator: f64, contestant: f64, backends: f64) -> Use {
+        Use {
+            generator,
+            generator_threads: 1.0,
+            contestant,
+            backends,
+            processors: 1.0,
+        }
+    }
+
+    #[test]
+    fn only_what_the_contestant_limits_is_its_own() {
+        assert_eq!(used(0.5, 0.7, 0.25).objection(), None);
+        let generator = used(0.97, 0.5, 0.2).objection().unwrap();
+        assert!(generator.starts_with("the generator was the limit"));
+        let backend = used(0.5, 0.3, 0.68).objection().unwrap();
+        assert!(backend.starts_with("the backend was the limit"));
+        // Where processors have time left, the backend did not hold anybody up.
+        assert_eq!(used(0.5, 0.1, 0.4).objection(), None);
+    }
+}

@@ -1,0 +1,203 @@
+//! A scenario of the lab: who meets whom, with which load, and what decides.
+//!
+//! It is a flat list of knobs. Those of its file can be set by flags of the same names, so that a
+//! file and a command line say the same and are checked the same.
+
+mod knobs;
+mod load;
+mod table;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use include_dir::{Dir, include_dir};
+use moonwire_load::{Slo, quantity};
+use moonwire_report::{METRICS, Metric, Rules};
+
+use self::knobs::Knobs;
+pub use self::knobs::Mistake;
+use self::load::LoadKnobs;
+pub(crate) use self::load::{LoadPlan, Service};
+pub use self::table::{KNOBS, KnobKind};
+
+/// As they were when this was built.
+static SHIPPED: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../lab/scenarios");
+
+/// A scenario that can be run: everything in it was checked.
+#[derive(Debug, Clone)]
+pub struct LabScenario {
+    /// That of its file, without the ending.
+    pub name: String,
+    /// What it is, in a sentence.
+    pub description: String,
+    /// Who takes part, as `Roster::select` takes it.
+    pub contestants: Vec<String>,
+    /// The server behind proxies, and the control's.
+    pub backend: String,
+    /// How many of it.
+    pub backends: usize,
+    /// Workers of each.
+    pub backend_workers: u32,
+    /// Workers of what is measured.
+    pub workers: u32,
+    /// Without TLS, with it, or both.
+    pub tls: Vec<bool>,
+    /// Each round has every cell once.
+    pub rounds: u64,
+    /// A load before the measured one, in the same processes.
+    pub warm_up: Option<Duration>,
+    /// Repeats of a cell that the host disturbed, in all.
+    pub repeats: u64,
+    /// What decides.
+    pub rules: Rules,
+    /// Conditions that each cell has to meet.
+    pub thresholds: Vec<Slo>,
+    /// Of the order of cells, the payloads and the link.
+    pub seed: Option<u64>,
+    /// Connections, and everything that a load run takes.
+    load: LoadKnobs,
+    /// Every knob as it was written, for the record.
+    written: BTreeMap<String, serde_json::Value>,
+}
+
+impl LabScenario {
+    /// The names of those that are part of this program, with what they are.
+    pub fn shipped() -> Vec<(String, String)> {
+        let files = SHIPPED.files().filter_map(|file| {
+            let name = file.path().file_stem()?.to_str()?.to_owned();
+            let knobs = Knobs::parse(file.contents_utf8()?, &name, &table::names()).ok()?;
+            let description = knobs.get("description")?.texts.first()?.clone();
+            Some((name, description))
+        });
+        files.collect()
+    }
+
+    /// One of those, with flags in the place of what its file says: names of knobs and texts.
+    pub fn of_name(name: &str, flags: &[(String, String)]) -> Result<Self, Mistake> {
+        let file = format!("{name}.toml");
+        let text = SHIPPED.get_file(&file).and_then(|it| it.contents_utf8());
+        let Some(text) = text else {
+            let known: Vec<String> = Self::shipped().into_iter().map(|(name, _)| name).collect();
+            let sentence = format!("there is no such scenario; there are {}", known.join(", "));
+            return Err(Mistake::of(name, &sentence));
+        };
+        Self::parse(name, text, &format!("lab/scenarios/{file}"), flags)
+    }
+
+    /// One of the user's.
+    pub fn of_file(path: &Path, flags: &[(String, String)]) -> Result<Self, Mistake> {
+        let place = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Mistake::of(
+                &place,
+                &format!("it cannot be read: {error}; give a scenario file"),
+            )
+        })?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        Self::parse(&name, &text, &place, flags)
+    }
+
+    fn parse(
+        name: &str,
+        text: &str,
+        place: &str,
+        flags: &[(String, String)],
+    ) -> Result<Self, Mistake> {
+        let mut knobs = Knobs::parse(text, place, &table::names())?;
+        for (name, text) in flags {
+            knobs.set(name, text, table::is_list(name));
+        }
+        let needed = |name: &str| {
+            let sentence = format!("it needs '{name}': {}", table::help(name));
+            Mistake::of(place, &sentence)
+        };
+        let word = |text: &str| match text.trim() {
+            "" => Err("it must not be empty".to_owned()),
+            word => Ok(word.to_owned()),
+        };
+        let count = |name: &str| knobs.one(name, quantity::positive);
+        let primary = knobs.one("primary", metric)?;
+        let contestants = knobs.many("contestants", word)?;
+        let backend = knobs.one("backend", word)?;
+        let scenario = Self {
+            name: name.to_owned(),
+            description: knobs.one("description", word)?.unwrap_or_default(),
+            contestants: contestants.ok_or_else(|| needed("contestants"))?,
+            backend: backend.unwrap_or_else(|| BACKEND.to_owned()),
+            backends: knobs.one("backends", small(BACKENDS_MAX))?.unwrap_or(1) as usize,
+            backend_workers: knobs
+                .one("backend_workers", small(WORKERS_MAX))?
+                .unwrap_or(1),
+            workers: knobs.one("workers", small(WORKERS_MAX))?.unwrap_or(1),
+            tls: knobs.one("tls", tls)?.unwrap_or_else(|| vec![false]),
+            rounds: count("rounds")?.unwrap_or(ROUNDS),
+            warm_up: knobs
+                .one("warm_up", quantity::duration)?
+                .filter(|it| !it.is_zero()),
+            repeats: knobs.one("repeats", quantity::count)?.unwrap_or(0),
+            rules: Rules {
+                primary: primary.ok_or_else(|| needed("primary"))?,
+                columns: knobs.many("columns", metric)?.unwrap_or_default(),
+                control: knobs.one("control", word)?,
+                resolve: knobs.one("resolve", quantity::fraction)?.unwrap_or(RESOLVE),
+            },
+            thresholds: knobs.many("thresholds", threshold)?.unwrap_or_default(),
+            seed: knobs.one("seed", quantity::count)?,
+            load: LoadKnobs::of(&knobs, place)?,
+            written: knobs.written(),
+        };
+        scenario.load.check(place)?;
+        Ok(scenario)
+    }
+
+    /// One for each combination of what is a list.
+    pub(crate) fn loads(&self) -> Vec<LoadPlan> {
+        self.load.plans()
+    }
+
+    /// Every knob as it was written.
+    pub(crate) fn written(&self) -> &BTreeMap<String, serde_json::Value> {
+        &self.written
+    }
+}
+
+/// The name of a metric, which is known.
+fn metric(text: &str) -> Result<String, String> {
+    match Metric::parse(text) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err(format!("'{text}' is not a metric: {METRICS}")),
+    }
+}
+
+fn threshold(text: &str) -> Result<Slo, String> {
+    Slo::parse(text).map_err(|error| error.to_string())
+}
+
+fn tls(text: &str) -> Result<Vec<bool>, String> {
+    match text {
+        "on" | "true" => Ok(vec![true]),
+        "off" | "false" => Ok(vec![false]),
+        "both" => Ok(vec![false, true]),
+        _ => Err(format!("'{text}' is not one of on, off, both")),
+    }
+}
+
+/// Reads a count from 1 to `max`.
+fn small(max: u32) -> impl Fn(&str) -> Result<u32, String> {
+    move |text| {
+        let count = quantity::positive(text)?;
+        let small = u32::try_from(count).ok().filter(|count| *count <= max);
+        small.ok_or_else(|| format!("'{text}' must be from 1 to {max}"))
+    }
+}
+
+const BACKEND: &str = "moonwire";
+const BACKENDS_MAX: u32 = 64;
+const WORKERS_MAX: u32 = 1024;
+/// The fewest with an interval of 95 % between three contestants.
+const ROUNDS: u64 = 5;
+const RESOLVE: f64 = 0.03;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,335 @@
+//! The load of a scenario: the knobs of a load run, some of them lists.
+
+use std::time::Duration;
+
+use moonwire_load::{
+    Arrival, DeflateOffer, FragmentShare, Pacing, ScenarioError, Settings, Stop, TimeUnit,
+    Workload, quantity,
+};
+use moonwire_report::Parameters;
+
+use super::knobs::{Knobs, Mistake};
+use super::small;
+
+/// What contestants are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Service {
+    /// The message comes back.
+    Echo,
+    /// JSON comes back several times, with the server's clock.
+    Amplify,
+}
+
+/// The knobs of a load run. What is a list is varied.
+#[derive(Debug, Clone)]
+pub(super) struct LoadKnobs {
+    service: Service,
+    connections: Vec<u32>,
+    message_size: Vec<usize>,
+    binary: bool,
+    replies: u16,
+    duration: Option<Duration>,
+    messages: Option<u64>,
+    rate: Vec<f64>,
+    poisson: bool,
+    in_flight: Vec<u32>,
+    batch: Vec<u32>,
+    wait: Vec<Duration>,
+    batches: Option<u64>,
+    stagger: Option<Duration>,
+    per_connection: Option<u64>,
+    open_max: Option<u32>,
+    conn_rate: Option<f64>,
+    conn_concurrency: Option<u32>,
+    drain: Duration,
+    threads: Option<u32>,
+    fragments: Vec<FragmentShare>,
+    deflate: Option<DeflateOffer>,
+}
+
+/// One combination of them.
+#[derive(Debug, Clone)]
+pub(crate) struct LoadPlan {
+    /// What tells its cells from those of the others.
+    pub(crate) parameters: Parameters,
+    /// What the contestants are asked for.
+    pub(crate) service: Service,
+    /// Threads of the generator; without, as many as it has processors.
+    pub(crate) threads: Option<u32>,
+    /// Everything but where, on which processors and over which link.
+    pub(crate) settings: Settings,
+}
+
+impl LoadKnobs {
+    pub(super) fn of(knobs: &Knobs, place: &str) -> Result<Self, Mistake> {
+        let count = |name| knobs.one(name, small(u32::MAX));
+        let counts = |name| knobs.many(name, small(u32::MAX));
+        let yes = |name| knobs.one(name, yes_or_no);
+        let service = knobs.one("payload", service)?.unwrap_or(Service::Echo);
+        let sizes = knobs.many("message_size", quantity::size)?;
+        let replies = knobs.one("replies", small(u16::MAX.into()))?;
+        let (size, replies_default) = match service {
+            Service::Echo => (ECHO_BYTES, 1),
+            Service::Amplify => (AMPLIFY_BYTES, 4),
+        };
+        let connections = counts("connections")?.ok_or_else(|| {
+            Mistake::of(
+                place,
+                "it needs 'connections', such as connections = [100, 1000]",
+            )
+        })?;
+        let replies = replies.unwrap_or(replies_default);
+        Ok(Self {
+            service,
+            connections,
+            message_size: sizes.unwrap_or_else(|| vec![size]),
+            binary: yes("binary")?.unwrap_or(false),
+            replies: u16::try_from(replies).unwrap_or(u16::MAX),
+            duration: knobs.one("duration", quantity::duration)?,
+            messages: knobs.one("messages", quantity::positive)?,
+            rate: knobs.many("rate", quantity::rate)?.unwrap_or_default(),
+            poisson: yes("poisson")?.unwrap_or(false),
+            in_flight: counts("in_flight")?.unwrap_or_default(),
+            batch: counts("batch")?.unwrap_or_default(),
+            wait: knobs
+                .many("wait", quantity::duration_ms)?
+                .unwrap_or_default(),
+            batches: knobs.one("batches", quantity::positive)?,
+            stagger: knobs.one("stagger", quantity::duration_ms)?,
+            per_connection: knobs.one("per_connection", quantity::positive)?,
+            open_max: count("open_max")?,
+            conn_rate: knobs.one("conn_rate", quantity::rate)?,
+            conn_concurrency: count("conn_concurrency")?,
+            drain: knobs.one("drain", quantity::duration)?.unwrap_or(DRAIN),
+            threads: count("threads")?,
+            fragments: knobs.one("fragments", fragments)?.unwrap_or_default(),
+            deflate: knobs.one("deflate", deflate)?,
+        })
+    }
+
+    /// What one knob alone does not say: the load generator checks each combination.
+    pub(super) fn check(&self, place: &str) -> Result<(), Mistake> {
+        if self.batch.is_empty() != self.batches.is_none() {
+            let sentence = "'batch' and 'batches' go together: so many messages so many times";
+            return Err(Mistake::of(place, sentence));
+        }
+        if !self.batch.is_empty() && !self.rate.is_empty() {
+            let sentence = "'batch' and 'rate' exclude each other: a schedule is one or the other";
+            return Err(Mistake::of(place, sentence));
+        }
+        if self.batch.is_empty() && !self.wait.is_empty() {
+            return Err(Mistake::of(
+                place,
+                "'wait' is the time between batches: give 'batch', too",
+            ));
+        }
+        if self.duration.is_some() && self.messages.is_some() {
+            let sentence = "'duration' and 'messages' exclude each other: either ends the load";
+            return Err(Mistake::of(place, sentence));
+        }
+        for plan in self.plans() {
+            plan.check()
+                .map_err(|error| Mistake::of(place, &error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn plans(&self) -> Vec<LoadPlan> {
+        let mut plans = Vec::new();
+        for &connections in &self.connections {
+            for &size in &self.message_size {
+                for (pacing, wait) in self.pacings() {
+                    let settings = self.settings(connections, size, pacing);
+                    plans.push(LoadPlan {
+                        parameters: parameters(&settings, wait),
+                        service: self.service,
+                        threads: self.threads,
+                        settings,
+                    });
+                }
+            }
+        }
+        plans
+    }
+
+    /// All schedules, and the wait of those in batches.
+    fn pacings(&self) -> Vec<(Pacing, Option<Duration>)> {
+        let flights = || -> Vec<Option<u32>> {
+            let flights = self.in_flight.iter().map(|&count| Some(count)).collect();
+            if self.in_flight.is_empty() {
+                vec![None]
+            } else {
+                flights
+            }
+        };
+        let mut pacings = Vec::new();
+        for in_flight in flights() {
+            for &batch in &self.batch {
+                let wait = if self.wait.is_empty() {
+                    &[WAIT]
+                } else {
+                    self.wait.as_slice()
+                };
+                pacings.extend(wait.iter().map(|&wait| {
+                    let batches = self.batches.unwrap_or(1);
+                    let pacing = Pacing::Batches {
+                        batch,
+                        wait,
+                        batches,
+                        in_flight,
+                    };
+                    (pacing, Some(wait))
+                }));
+            }
+            pacings.extend(self.rate.iter().map(|&rate| {
+                let arrival = match self.poisson {
+                    true => Arrival::Poisson,
+                    false => Arrival::Constant,
+                };
+                (
+                    Pacing::Open {
+                        rate,
+                        arrival,
+                        in_flight,
+                    },
+                    None,
+                )
+            }));
+            if self.batch.is_empty() && self.rate.is_empty() {
+                let in_flight = in_flight.unwrap_or(1);
+                pacings.push((Pacing::Closed { in_flight }, None));
+            }
+        }
+        pacings
+    }
+
+    fn settings(&self, connections: u32, size: usize, pacing: Pacing) -> Settings {
+        let is_batched = matches!(pacing, Pacing::Batches { .. });
+        let per_connection = self.per_connection;
+        Settings {
+            connections,
+            connect_concurrency: match (self.conn_concurrency, self.conn_rate) {
+                (Some(limit), _) => limit,
+                (None, Some(_)) => u32::MAX,
+                (None, None) => CONNECT_CONCURRENCY,
+            },
+            connect_rate: self.conn_rate,
+            barrier: per_connection.is_none(),
+            messages_per_connection: per_connection,
+            open_max: self.open_max,
+            stagger: self.stagger,
+            workload: match self.service {
+                Service::Echo => Workload::Echo {
+                    size,
+                    binary: self.binary,
+                },
+                Service::Amplify => Workload::Amplify {
+                    size,
+                    time_unit: TimeUnit::Microseconds,
+                },
+            },
+            fragments: self.fragments.clone(),
+            replies: self.replies,
+            pacing,
+            stop: match (self.messages, self.duration, per_connection) {
+                (Some(messages), _, _) => Stop::Messages(messages),
+                (None, Some(duration), _) => Stop::After(duration),
+                (None, None, None) if !is_batched => Stop::After(DURATION),
+                (None, None, _) => Stop::Schedule,
+            },
+            drain: self.drain,
+            deflate: self.deflate,
+            same_host: true,
+            ..Settings::default()
+        }
+    }
+}
+
+impl LoadPlan {
+    /// Whether the load generator can do it, against some address.
+    fn check(&self) -> Result<(), ScenarioError> {
+        let mut settings = self.settings.clone();
+        settings.targets = vec![moonwire_load::Target::parse("ws://127.0.0.1:1/")?];
+        moonwire_load::Scenario::new(settings).map(|_| ())
+    }
+}
+
+fn parameters(settings: &Settings, wait: Option<Duration>) -> Parameters {
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+    let (mut batch, mut batches, mut rate_per_s) = (None, None, None);
+    let in_flight = match settings.pacing {
+        Pacing::Closed { in_flight } => Some(in_flight),
+        Pacing::Open {
+            rate, in_flight, ..
+        } => {
+            rate_per_s = Some(rate);
+            in_flight
+        }
+        Pacing::Batches {
+            batch: size,
+            batches: count,
+            in_flight,
+            ..
+        } => {
+            (batch, batches) = (Some(u64::from(size)), Some(count));
+            in_flight
+        }
+        Pacing::Hold => None,
+    };
+    let message_bytes = match settings.workload {
+        Workload::Echo { size, .. } | Workload::Amplify { size, .. } => size,
+        Workload::Alternating { size } => size / 2,
+    };
+    Parameters {
+        clients: u64::from(settings.connections),
+        batch,
+        wait_ms: wait.map(milliseconds),
+        stagger_ms: settings.stagger.map(milliseconds),
+        message_bytes: message_bytes as u64,
+        batches,
+        replies: u64::from(settings.replies),
+        rate_per_s,
+        in_flight: in_flight.map(u64::from),
+        messages_per_connection: settings.messages_per_connection,
+        open_max: settings.open_max.map(u64::from),
+        ..Parameters::default()
+    }
+}
+
+fn service(text: &str) -> Result<Service, String> {
+    match text {
+        "echo" => Ok(Service::Echo),
+        "amplify" => Ok(Service::Amplify),
+        _ => Err(format!("'{text}' is not one of echo, amplify")),
+    }
+}
+
+fn yes_or_no(text: &str) -> Result<bool, String> {
+    match text {
+        "true" | "yes" | "on" => Ok(true),
+        "false" | "no" | "off" => Ok(false),
+        _ => Err(format!("'{text}' is neither true nor false")),
+    }
+}
+
+fn fragments(text: &str) -> Result<Vec<FragmentShare>, String> {
+    FragmentShare::parse_all(text).map_err(|error| error.to_string())
+}
+
+fn deflate(text: &str) -> Result<DeflateOffer, String> {
+    DeflateOffer::parse(text).ok_or_else(|| {
+        format!(
+            "'{text}' must be parameters of permessage-deflate, such as \
+             'server_no_context_takeover; client_max_window_bits=10'"
+        )
+    })
+}
+
+const ECHO_BYTES: usize = 64;
+/// About what uwebsocket-benchmark sends.
+const AMPLIFY_BYTES: usize = 1024;
+const DURATION: Duration = Duration::from_secs(10);
+const DRAIN: Duration = Duration::from_secs(10);
+/// Between two batches, as uwebsocket-benchmark has it.
+const WAIT: Duration = Duration::from_secs(1);
+const CONNECT_CONCURRENCY: u32 = 128;

@@ -1,0 +1,149 @@
+//! All knobs of a scenario, once: keys of its file and flags of the command line.
+
+/// A knob.
+#[derive(Debug, Clone, Copy)]
+pub struct KnobKind {
+    /// Its key; as a flag with `-` in the place of `_`.
+    pub name: &'static str,
+    /// What stands for its value.
+    pub value: &'static str,
+    /// What it does.
+    pub help: &'static str,
+    /// Whether it can have several values.
+    pub is_list: bool,
+}
+
+/// The names that a file may have.
+pub(super) fn names() -> Vec<&'static str> {
+    KNOBS.iter().map(|knob| knob.name).collect()
+}
+
+pub(super) fn is_list(name: &str) -> bool {
+    let knob = KNOBS.iter().find(|knob| knob.name == name);
+    knob.is_some_and(|knob| knob.is_list)
+}
+
+pub(super) fn help(name: &str) -> &'static str {
+    let knob = KNOBS.iter().find(|knob| knob.name == name);
+    knob.map_or("", |knob| knob.help)
+}
+
+const fn one(name: &'static str, value: &'static str, help: &'static str) -> KnobKind {
+    KnobKind {
+        name,
+        value,
+        help,
+        is_list: false,
+    }
+}
+
+const fn list(name: &'static str, value: &'static str, help: &'static str) -> KnobKind {
+    KnobKind {
+        name,
+        value,
+        help,
+        is_list: true,
+    }
+}
+
+/// In the order of the help.
+pub const KNOBS: &[KnobKind] = &[
+    one("description", "TEXT", "What the scenario is, in a sentence"),
+    list(
+        "contestants",
+        "LIST",
+        "Who takes part, ID or ID/VARIANT (`moonwire lab list` has them)",
+    ),
+    one(
+        "backend",
+        "NAME",
+        "The server behind proxies and of the control `none`",
+    ),
+    one("backends", "N", "How many of it, each a process of its own"),
+    one("backend_workers", "N", "Workers of each backend"),
+    one("workers", "N", "Workers of each contestant"),
+    one("tls", "on|off|both", "Whether clients come over TLS"),
+    list("connections", "LIST", "Connections of a cell"),
+    one("rounds", "N", "How often each cell is measured"),
+    one(
+        "warm_up",
+        "DURATION",
+        "A load before the measured one, against the same processes, that does not count",
+    ),
+    one(
+        "repeats",
+        "N",
+        "How many cells that the host disturbed are measured again, in all",
+    ),
+    one("primary", "METRIC", "The metric that decides who is ahead"),
+    list("columns", "METRICS", "The metrics that the tables have"),
+    one(
+        "control",
+        "NAME",
+        "The contestant that the others are compared with beside the best",
+    ),
+    one(
+        "resolve",
+        "SHARE",
+        "The difference that the battle should be able to tell, such as 3%",
+    ),
+    list(
+        "thresholds",
+        "EXPRS",
+        "Conditions that each cell has to meet, such as 'p(99.9)<5ms'",
+    ),
+    one("seed", "N", "Seed of the order, the payloads and the link"),
+    one(
+        "payload",
+        "echo|amplify",
+        "What is sent: bytes to be echoed, or the JSON of uwebsocket-benchmark's servers",
+    ),
+    list("message_size", "BYTES", "Bytes of a message"),
+    one("binary", "true|false", "Binary messages instead of text"),
+    one("replies", "N", "Replies to each message"),
+    one("duration", "DURATION", "How long messages are sent"),
+    one("messages", "N", "How many messages are sent, in all"),
+    list(
+        "rate",
+        "PER_S",
+        "Messages per second over all connections, at their intended times",
+    ),
+    one(
+        "poisson",
+        "true|false",
+        "Poisson arrivals instead of constant gaps",
+    ),
+    list("in_flight", "N", "Messages in flight on each connection"),
+    list("batch", "N", "Messages that each connection sends at once"),
+    list("wait", "DURATION", "From one batch to the next"),
+    one("batches", "N", "Batches that each connection sends"),
+    one(
+        "stagger",
+        "DURATION",
+        "Spread of the connections' first sends",
+    ),
+    one(
+        "per_connection",
+        "N",
+        "Messages of each connection, after which it closes and the next one opens",
+    ),
+    one("open_max", "N", "Connections that are open at once"),
+    one("conn_rate", "PER_S", "New connections per second"),
+    one("conn_concurrency", "N", "Handshakes in flight at once"),
+    one(
+        "drain",
+        "DURATION",
+        "How long replies are awaited after the last send",
+    ),
+    one("threads", "N", "Threads of the generator"),
+    one(
+        "fragments",
+        "SHARES",
+        "In how many frames messages are sent, such as 40%:1,40%:2,20%:3",
+    ),
+    one(
+        "deflate",
+        "PARAMETERS",
+        "Offer permessage-deflate with these parameters, which may be empty",
+    ),
+];

@@ -1,0 +1,108 @@
+use super::*;
+
+fn flags(flags: &[(&str, &str)]) -> Vec<(String, String)> {
+    let owned = flags
+        .iter()
+        .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+    owned.collect()
+}
+
+#[test]
+fn every_shipped_scenario_can_run() {
+    let shipped = LabScenario::shipped();
+    assert!(shipped.len() >= 3, "{shipped:?}");
+    let roster = crate::contestant::Roster::load(None).unwrap();
+    for (name, description) in shipped {
+        let scenario = LabScenario::of_name(&name, &[]).unwrap();
+        assert_eq!(scenario.description, description);
+        assert!(!scenario.loads().is_empty());
+        roster.select(&scenario.contestants).unwrap();
+        roster
+            .select(std::slice::from_ref(&scenario.backend))
+            .unwrap();
+    }
+}
+
+#[test]
+fn flags_take_the_place_of_what_the_file_says() {
+    let flags = flags(&[("connections", "100,200"), ("tls", "on"), ("rounds", "2")]);
+    let scenario = LabScenario::of_name("battle-shortlived", &flags).unwrap();
+    let connections = |load: &LoadPlan| load.parameters.clients;
+    let loads = scenario.loads();
+    assert_eq!(
+        loads.iter().map(connections).collect::<Vec<_>>(),
+        [100, 200]
+    );
+    assert_eq!((scenario.tls, scenario.rounds), (vec![true], 2));
+    assert_eq!(loads[0].settings.open_max, Some(100));
+    assert_eq!(loads[0].settings.messages_per_connection, Some(1));
+}
+
+/// What a scenario needs, with one line more.
+fn mistake_of(line: &str) -> String {
+    let text =
+        format!("contestants = ['moonwire']\nconnections = 10\nprimary = 'response.p50'\n{line}\n");
+    let scenario = LabScenario::parse("bad", &text, "bad.toml", &[]);
+    scenario.map(|_| line.to_owned()).unwrap_err().to_string()
+}
+
+#[test]
+fn twenty_bad_files_get_a_sentence_each_with_the_line_and_the_right_form() {
+    for (line, right) in [
+        ("rounds = 0", "must be at least 1"),
+        ("rounds = 'few'", "such as 1000, 10k or 1m"),
+        ("rounds = [1, 2]", "it takes one value"),
+        ("rounds", "bad.toml:4: "),
+        ("round = 3", "'rounds' is the nearest name"),
+        ("wombat = 1", "there are description, contestants"),
+        ("[rate]\nsteps = 1", "it takes a text, a number"),
+        ("tls = 'maybe'", "one of on, off, both"),
+        ("columns = ['speed']", "use p(99), min, mean"),
+        ("columns = []", "one value at least"),
+        ("thresholds = ['p(99)']", "write for example p(99)<5ms"),
+        ("thresholds = ['p(99)<fast']", "not a number it can be"),
+        ("message_size = '1 parsec'", "such as 512, 16KiB or 1MiB"),
+        ("duration = '1 fortnight'", "such as 100ms, 10s or 1h"),
+        ("rate = -5", "is not above 0"),
+        ("batch = 2", "'batch' and 'batches' go together"),
+        ("wait = '1s'", "give 'batch', too"),
+        ("duration = '1s'\nmessages = 5", "exclude each other"),
+        ("payload = 'cbor'", "one of echo, amplify"),
+        ("binary = 'perhaps'", "neither true nor false"),
+        ("resolve = 3", "write 0.01 or 1%"),
+        ("backends = 1000", "from 1 to 64"),
+        ("fragments = 'many'", "write WEIGHT:PARTS"),
+        ("in_flight = 2026-11-23", "it takes a text, a number"),
+        (
+            "open_max = 5",
+            "give the number of messages after which they close",
+        ),
+    ] {
+        let sentence = mistake_of(line);
+        assert!(sentence.starts_with("bad.toml"), "{line}: {sentence}");
+        assert!(sentence.contains(right), "{line}: {sentence}");
+        assert!(!sentence.contains('\n'), "{line}: {sentence}");
+    }
+}
+
+#[test]
+fn what_is_needed_is_named() {
+    let sentence = |text: &str| {
+        let scenario = LabScenario::parse("bad", text, "bad.toml", &[]);
+        scenario.map(|_| ()).unwrap_err().to_string()
+    };
+    assert!(sentence("").contains("it needs 'contestants'"));
+    assert!(sentence("contestants = ['a']").contains("it needs 'primary'"));
+    let connections = sentence("contestants = ['a']\nprimary = 'p50'");
+    assert!(
+        connections.contains("it needs 'connections'"),
+        "{connections}"
+    );
+    let wrong = LabScenario::of_name("battle-royale", &[]).unwrap_err();
+    assert!(
+        wrong.to_string().contains("there are battle-messaging"),
+        "{wrong}"
+    );
+    let flag = LabScenario::of_name("latency", &flags(&[("rate", "fast")])).unwrap_err();
+    assert!(flag.to_string().starts_with("--rate: 'fast'"), "{flag}");
+}

@@ -1,0 +1,121 @@
+//! `moonwire lab SCENARIO`: contestants in rounds, and which of them can be told apart.
+
+use std::time::Duration;
+
+use anyhow::{Context, Error, Result};
+use moonwire_lab::{
+    BattleEvent, BattlePlace, BattleSpec, Kind, LabScenario, Roster, battle, peers_folder,
+};
+
+use super::args::{BattleArgs, RunArgs};
+use crate::exit::Exit;
+use crate::load::seed_default;
+use crate::output;
+use crate::progress::LoadProgress;
+use crate::signals;
+use crate::sweep;
+
+/// One that is part of this program.
+pub(super) fn run_shipped(name: &str, args: &BattleArgs, roster: &Roster) -> Result<Exit> {
+    let scenario = LabScenario::of_name(name, &args.knobs.0)?;
+    run(scenario, args, roster)
+}
+
+/// One of the user's.
+pub(super) fn run_file(args: &RunArgs, roster: &Roster) -> Result<Exit> {
+    let scenario = LabScenario::of_file(&args.file, &args.battle.knobs.0)?;
+    run(scenario, &args.battle, roster)
+}
+
+fn run(scenario: LabScenario, args: &BattleArgs, roster: &Roster) -> Result<Exit> {
+    let spec = spec(scenario, args, roster)?;
+    if let Some(path) = &args.json {
+        output::check_writable(path)?;
+    }
+    let stop = signals::stop_on_interrupt()?;
+    let mut watch = Watch::new(args.quiet);
+    let result = battle(&spec, &stop, &mut |event| watch.on_event(event));
+    watch.progress.finish();
+    let outcome = result?;
+    let end = match outcome.run.cells() {
+        [] => "no cell was measured".to_owned(),
+        _ => format!("results: {}", outcome.folder.display()),
+    };
+    let told = sweep::tell(&outcome.run, args.json.as_deref(), args.quiet, &end);
+    let failed = |cell: &moonwire_report::Cell| cell.thresholds.iter().any(|it| !it.passed);
+    let mut exit = sweep::exit_of(&outcome.run, outcome.interrupted);
+    if exit == Exit::Success && outcome.run.cells().iter().any(failed) {
+        exit = Exit::ThresholdFailed;
+    }
+    Ok(output::exit_after(exit, told))
+}
+
+fn spec(scenario: LabScenario, args: &BattleArgs, roster: &Roster) -> Result<BattleSpec> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let contestants = roster.participants(&scenario.contestants);
+    let backend = roster.one(Kind::Server, &scenario.backend);
+    Ok(BattleSpec {
+        contestants: contestants.map_err(Error::msg)?,
+        backend: backend.map_err(Error::msg)?,
+        peers: peers_folder(&program),
+        program,
+        out: args.out.clone(),
+        command_line: std::env::args().collect(),
+        seed: scenario.seed.unwrap_or_else(seed_default),
+        scenario,
+    })
+}
+
+/// What a person who waits sees.
+struct Watch {
+    progress: LoadProgress,
+    quiet: bool,
+    /// The cell that the moving line is about.
+    number: usize,
+}
+
+impl Watch {
+    fn new(quiet: bool) -> Self {
+        Self {
+            progress: LoadProgress::new(quiet),
+            quiet,
+            number: 0,
+        }
+    }
+
+    fn on_event(&mut self, event: &BattleEvent<'_>) {
+        match event {
+            BattleEvent::Progress { place, progress } => {
+                if self.number != place.number {
+                    self.number = place.number;
+                    self.progress.label(&format!("{} ", label(place)));
+                }
+                self.progress.show(progress);
+            }
+            BattleEvent::CellEnded {
+                place,
+                cell,
+                left_s,
+            } => {
+                if self.quiet {
+                    return;
+                }
+                let verdict = cell.assessment.verdict();
+                let limit = cell.contest.as_ref().and_then(|it| it.limit.as_deref());
+                let limit = limit.map_or_else(String::new, |limit| format!(", {limit}"));
+                let left = Duration::from_secs(*left_s as u64);
+                let line = format!(
+                    "{}: {} of {} lost, {verdict}{limit}; about {left:?} left",
+                    label(place),
+                    cell.messages.lost,
+                    cell.messages.sent
+                );
+                self.progress.above(&line);
+            }
+        }
+    }
+}
+
+fn label(place: &BattlePlace) -> String {
+    format!("[{}/{}] {}", place.number, place.count, place.name)
+}
