@@ -7,6 +7,7 @@ mod harness;
 mod apps;
 mod attacks;
 mod bad_input;
+mod battle;
 mod cws;
 mod ending;
 mod hostile;

@@ -1,0 +1,127 @@
+//! Battles as a user meets them: rounds of contestants that are always here.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::harness::{PATIENCE, Running, moonwire, run, signal};
+
+const INVALID: i32 = 98;
+const THRESHOLD_FAILED: i32 = 99;
+const BAD_CONFIGURATION: i32 = 104;
+const INTERRUPTED: i32 = 105;
+
+fn battle(folder: &Path, arguments: &[&str]) -> Command {
+    let mut lab = moonwire();
+    lab.args(["lab", "battle-shortlived", "--contestants", "none,moonwire"]);
+    lab.args(["--connections", "60", "--open-max", "10", "--seed", "5"]);
+    lab.arg("--out").arg(folder.join("out"));
+    lab.arg("--json").arg(folder.join("run.json"));
+    lab.args(arguments);
+    lab
+}
+
+fn run_file(folder: &Path) -> Value {
+    let text = fs::read_to_string(folder.join("run.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn every_contestant_has_a_cell_in_each_round_and_serves_every_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["--rounds", "2", "--tls", "both"];
+    let outcome = run(&mut battle(folder.path(), &arguments));
+    // A busy machine may make all cells INVALID.
+    assert!(matches!(outcome.code, Some(0 | INVALID)), "{outcome:?}");
+    let json = run_file(folder.path());
+    assert_eq!(json["rules"]["primary"], "handshake.mean");
+    let cells = json["cells"].as_array().unwrap();
+    let mut names: Vec<String> = Vec::new();
+    for cell in cells {
+        assert_eq!(cell["connects"]["ok"], 60, "{cell}");
+        assert_eq!(cell["messages"]["received"], 60, "{cell}");
+        assert_eq!(cell["messages"]["lost"], 0, "{cell}");
+        assert!(cell["server"]["rss_peak_bytes"].is_u64(), "{cell}");
+        let is_control = cell["contestant"] == "none";
+        assert_eq!(cell["backend"] == "moonwire", is_control, "{cell}");
+        let name = ["contestant", "tls", "round"].map(|key| cell[key].to_string());
+        names.push(name.join(" "));
+    }
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), 8, "{names:?}");
+    assert!(outcome.stdout.contains("not ranked"), "{outcome:?}");
+    assert!(folder.path().join("out/report.md").is_file());
+    assert!(folder.path().join("out/report.html").is_file());
+}
+
+#[test]
+fn a_threshold_that_fails_says_so_in_the_exit_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["--rounds", "1", "--tls", "off", "--thresholds", "sent>100"];
+    let outcome = run(&mut battle(folder.path(), &arguments));
+    let codes = [Some(THRESHOLD_FAILED), Some(INVALID)];
+    assert!(codes.contains(&outcome.code), "{outcome:?}");
+    let json = run_file(folder.path());
+    assert_eq!(json["cells"][0]["thresholds"][0]["passed"], false, "{json}");
+}
+
+#[test]
+fn what_is_wrong_is_one_sentence_before_anything_is_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.toml");
+    fs::write(&file, "contestants = ['moonwire']\nconnexions = 3\n").unwrap();
+    let wrong = |lab: &mut Command, part: &str| {
+        let outcome = run(lab);
+        assert_eq!(outcome.code, Some(BAD_CONFIGURATION), "{outcome:?}");
+        assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:?}");
+        assert!(outcome.stderr.contains(part), "{outcome:?}");
+    };
+    let at = |arguments: &[&str]| battle(folder.path(), arguments);
+    wrong(&mut at(&["--rounds", "many"]), "--rounds: 'many' is not");
+    wrong(&mut at(&["--backend", "nginx"]), "nginx");
+    wrong(
+        &mut at(&["--payload", "amplify", "--backend", "tokio-tungstenite"]),
+        "amplif",
+    );
+    let mut own = moonwire();
+    let part = "mine.toml:2: connexions: there is no such knob; 'connections' is the nearest";
+    wrong(own.args(["lab", "run"]).arg(&file), part);
+    assert!(!folder.path().join("out").exists());
+}
+
+#[test]
+fn a_battle_that_is_interrupted_leaves_what_it_has_and_nobody_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["--rounds", "1000", "--tls", "off"];
+    let lab = Running::start(&mut battle(folder.path(), &arguments));
+    let run_json = folder.path().join("out/run.json");
+    let deadline = Instant::now() + PATIENCE;
+    while !run_json.is_file() {
+        assert!(Instant::now() < deadline, "no cell ended");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    signal(lab.id(), Signal::INT);
+    let outcome = lab.finish();
+    assert_eq!(outcome.code, Some(INTERRUPTED), "{outcome:?}");
+    let json = run_file(folder.path());
+    let partial = json["environment"]["notes"]["partial"].as_str().unwrap();
+    assert!(partial.contains("of 2000 cells were begun"), "{partial}");
+    // The lab ends after those it has started: none of them knows its folder any more.
+    let place = folder.path().to_str().unwrap().to_owned();
+    let ours = procfs_commands().filter(|command| command.contains(&place));
+    assert_eq!(ours.collect::<Vec<_>>(), [""; 0]);
+}
+
+/// The command lines of all processes there are.
+fn procfs_commands() -> impl Iterator<Item = String> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    processes.filter_map(|process| {
+        let command = fs::read(process.path().join("cmdline")).ok()?;
+        Some(String::from_utf8_lossy(&command).replace('\0', " "))
+    })
+}
