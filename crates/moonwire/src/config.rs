@@ -30,6 +30,8 @@ enum Verb {
 
 pub(crate) fn run(args: &Args) -> Result<Exit> {
     let Verb::Convert { home } = &args.verb;
+    // Whoever reads the result may stand in another folder.
+    let home = home.as_deref().map(std::path::absolute).transpose()?;
     let conversion = LappsHome::find(home.as_deref()).convert()?;
     for remark in &conversion.remarks {
         output::remark(remark);

@@ -291,6 +291,6 @@ const EXIT_BY_SECOND_SIGNAL: i32 = 130;
 const EXAMPLES: &str = "Examples:
   moonwire serve                                  echo on /echo and amplify on /amplify, port 5083
   moonwire serve --config moonwire.toml --check   say what is wrong with a configuration
-  moonwire serve --app chat=apps/chat             one more service, on /chat
+  moonwire serve --app greet=./greet              one more service, on /greet
   moonwire serve --lapps /opt/lapps -d            the services of an installation of LAppS, detached
   moonwire serve --listen 0.0.0.0:443 --dev-tls   wss:// for a first try";

@@ -56,7 +56,7 @@ fn every_contestant_has_a_cell_in_each_round_and_serves_every_connection() {
     assert_eq!(names.len(), 8, "{names:?}");
     assert!(outcome.stdout.contains("not ranked"), "{outcome:?}");
     assert!(folder.path().join("out/report.md").is_file());
-    assert!(folder.path().join("out/report.html").is_file());
+    assert!(folder.path().join("out/index.html").is_file());
 }
 
 #[test]
