@@ -228,6 +228,15 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn the_page_and_the_markdown_have_the_tables() {
+        let run = run(&[("a", 2.0), ("b", 2.4)], 8);
+        for text in [crate::page::html(&run), crate::markdown::markdown(&run)] {
+            assert!(text.contains("who is ahead by response p50"));
+            assert!(text.contains("a has the lowest response p50"));
+        }
+    }
+
+    #[test]
     fn cells_with_another_limit_are_not_ranked_and_said() {
         let mut run = run(&[("a", 2.0), ("b", 2.4)], 5);
         let Content::Bench(cells) = &mut run.content else {

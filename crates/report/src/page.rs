@@ -1,12 +1,15 @@
 //! The report as one HTML page that needs nothing but itself: no network, no other file.
 
+use crate::battle;
 use crate::cell::Cell;
+use crate::doubling;
 use crate::format::{self, escaped};
 use crate::groups::{Group, clients};
 use crate::page_data::page_data;
 use crate::run::Run;
 use crate::sentences;
 use crate::summary::faults;
+use crate::table::Table;
 use crate::tables::{self, Pick};
 use crate::verdict::Verdict;
 
@@ -14,7 +17,7 @@ use crate::verdict::Verdict;
 pub fn html(run: &Run) -> String {
     let groups = Group::all(run);
     let mut first_cell = 0;
-    let mut sections = String::new();
+    let mut sections = contest_sections(run);
     for (index, group) in groups.iter().enumerate() {
         sections.push_str(&group_section(group, index, first_cell));
         first_cell += group.cells.len();
@@ -103,6 +106,38 @@ fn facts(run: &Run) -> String {
     parts.extend(link.map(|link| format!("link: {}", sentences::link_kind(link))));
     parts.retain(|part| !part.is_empty());
     parts.join(" · ")
+}
+
+/// The tables of contestants side by side, which are what a contest is made for.
+fn contest_sections(run: &Run) -> String {
+    let section = |title: &str, table: &Table, sentences: &[String]| {
+        let said = sentences
+            .iter()
+            .map(|it| format!("<p>{}</p>\n", escaped(it)));
+        format!(
+            "<section>\n<h2>{}</h2>\n{}{}</section>\n",
+            escaped(title),
+            table.to_html(),
+            said.collect::<String>()
+        )
+    };
+    let paragraph = |text: &str| format!("<p class=\"meaning\">{}</p>\n", escaped(text));
+    match &run.rules {
+        Some(rules) => {
+            let sections = battle::sections(run, rules);
+            let tables = sections
+                .iter()
+                .map(|it| section(&it.title, &it.table, &it.sentences));
+            tables.collect::<String>() + &paragraph(battle::METHOD)
+        }
+        None if doubling::is_contest(run) => {
+            let sections = doubling::sections(run);
+            let tables = sections.iter().map(|it| section(&it.title, &it.table, &[]));
+            let tables: String = tables.collect();
+            paragraph(doubling::method(run)) + &tables + &paragraph(doubling::UNITS)
+        }
+        None => String::new(),
+    }
 }
 
 fn group_section(group: &Group<'_>, index: usize, first_cell: usize) -> String {
