@@ -157,6 +157,7 @@ fn figures(standings: &[Standing<'_>], rules: &Rules) -> Table {
 pub(crate) mod tests {
     use super::*;
     use crate::contest::Contest;
+    use crate::environment::Server;
     use crate::run::Content;
     use crate::verdict::Verdict;
 
@@ -225,6 +226,24 @@ pub(crate) mod tests {
         assert!(row("b").contains("worse"), "{text}");
         assert!(row("c").contains("cannot be told apart"), "{text}");
         assert!(text.contains("[1.9"), "an interval: {text}");
+    }
+
+    #[test]
+    fn a_battle_comes_back_from_its_file() {
+        let mut run = run(&[("a", 2.0), ("b", 2.4)], 2);
+        let Content::Bench(cells) = &mut run.content else {
+            panic!("a bench")
+        };
+        let server = |name: &str| {
+            Some(Server {
+                name: name.to_owned(),
+                ..Server::default()
+            })
+        };
+        cells[0].server = server("proxy");
+        cells[0].backends = server("echo");
+        cells[0].contest.as_mut().unwrap().backend = Some("echo".to_owned());
+        assert_eq!(Run::parse(&run.to_json(), "run.json"), Ok(run));
     }
 
     #[test]

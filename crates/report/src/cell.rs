@@ -48,7 +48,7 @@ pub struct Cell {
     /// The server, where it is local.
     pub server: Option<Server>,
     /// The servers behind it, where it is a proxy of the lab.
-    pub backend: Option<Server>,
+    pub backends: Option<Server>,
     /// The generator's own use of the machine.
     pub generator: Generator,
     /// The link, `None` when nothing is known about it.
@@ -281,7 +281,7 @@ struct CellOut<'a> {
     rate: Rate,
     server: &'a Option<Server>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    backend: &'a Option<Server>,
+    backends: &'a Option<Server>,
     generator: &'a Generator,
     link: &'a Option<Link>,
     scenario: &'a BTreeMap<String, serde_json::Value>,
@@ -356,7 +356,7 @@ impl<'a> CellOut<'a> {
             bytes: cell.bytes,
             rate: cell.rate,
             server: &cell.server,
-            backend: &cell.backend,
+            backends: &cell.backends,
             generator: &cell.generator,
             link: &cell.link,
             scenario: &cell.scenario,
@@ -457,7 +457,7 @@ struct CellIn {
     #[serde(default)]
     server: Option<Server>,
     #[serde(default)]
-    backend: Option<Server>,
+    backends: Option<Server>,
     #[serde(default)]
     generator: Generator,
     #[serde(default)]
@@ -545,7 +545,7 @@ impl From<CellIn> for Cell {
             bytes: file.bytes,
             rate: file.rate,
             server: file.server,
-            backend: file.backend,
+            backends: file.backends,
             generator: file.generator,
             link: file.link,
             scenario: file.scenario,

@@ -179,7 +179,7 @@ impl<'a> Site<'a> {
             };
             let messages = cell.messages.sent;
             merge::fill_server(&mut backend, messages, series, &seen.phases, seen.ended);
-            cell.backend = Some(backend);
+            cell.backends = Some(backend);
         }
         cell.generator.cores = core_list(&self.cores.generator);
         let thresholds = self.spec.scenario.thresholds.iter();
@@ -200,7 +200,7 @@ impl<'a> Site<'a> {
             generator: per_second(cell.generator.cpu_s),
             generator_threads: cell.generator.threads as f64,
             contestant: per_second(cpu_s(cell.server.as_ref())),
-            backends: per_second(cpu_s(cell.backend.as_ref())),
+            backends: per_second(cpu_s(cell.backends.as_ref())),
             processors: self.cores.server.len() as f64,
         }
     }

@@ -57,6 +57,10 @@ fn every_contestant_has_a_cell_in_each_round_and_serves_every_connection() {
     assert!(outcome.stdout.contains("not ranked"), "{outcome:?}");
     assert!(folder.path().join("out/report.md").is_file());
     assert!(folder.path().join("out/index.html").is_file());
+    let mut report = moonwire();
+    report.arg("report").arg(folder.path().join("run.json"));
+    let drawn = run(report.arg("--out").arg(folder.path().join("again")));
+    assert_eq!(drawn.code, Some(0), "{drawn:?}");
 }
 
 #[test]
