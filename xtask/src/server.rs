@@ -44,7 +44,7 @@ impl Server {
             url: String::new(),
         };
         while server.url.is_empty() {
-            let line = server.lines.recv_timeout(PATIENCE);
+            let line = server.lines.recv_timeout(START_PATIENCE);
             let line = line.with_context(|| {
                 format!("{command:?} does not get ready\n{}", server.said.join("\n"))
             })?;
@@ -195,6 +195,8 @@ fn lines(child: &mut Child) -> Receiver<String> {
 }
 
 const PATIENCE: Duration = Duration::from_secs(30);
+/// A suite of others installs itself when it is first started, and says nothing meanwhile.
+const START_PATIENCE: Duration = Duration::from_secs(300);
 
 #[cfg(test)]
 mod tests {

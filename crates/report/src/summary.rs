@@ -83,7 +83,13 @@ pub fn objection(run: &Run) -> Option<String> {
     let mut parts = match run.verdict() {
         Verdict::Valid => Vec::new(),
         verdict @ (Verdict::Suspect | Verdict::Invalid) => {
-            vec![format!("{verdict}: {}", run.verdict_reasons().join("; "))]
+            let mut reasons = run.verdict_reasons();
+            let more = reasons.len().saturating_sub(REASONS_SHOWN);
+            if more > 0 {
+                reasons.truncate(REASONS_SHOWN);
+                reasons.push(format!("and {more} more, which the Run file has"));
+            }
+            vec![format!("{verdict}: {}", reasons.join("; "))]
         }
     };
     parts.extend(thresholds);
