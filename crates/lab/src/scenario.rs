@@ -47,8 +47,6 @@ pub struct LabScenario {
     pub rounds: u64,
     /// A load before the measured one, in the same processes.
     pub warm_up: Option<Duration>,
-    /// Repeats of a cell that the host disturbed, in all.
-    pub repeats: u64,
     /// What decides.
     pub rules: Rules,
     /// Conditions that each cell has to meet.
@@ -135,7 +133,6 @@ impl LabScenario {
             warm_up: knobs
                 .one("warm_up", quantity::duration)?
                 .filter(|it| !it.is_zero()),
-            repeats: knobs.one("repeats", quantity::count)?.unwrap_or(0),
             rules: Rules {
                 primary: primary.ok_or_else(|| needed("primary"))?,
                 columns: knobs.many("columns", metric)?.unwrap_or_default(),

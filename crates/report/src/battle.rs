@@ -42,7 +42,7 @@ pub(crate) struct Section {
 /// What all tables have in common.
 pub(crate) const METHOD: &str = "Rounds are interleaved in random order, each cell with processes \
     of its own. Values are those of all ranked rounds together, in brackets the interval that \
-    holds the true one with 95 %, by drawing rounds and seconds again (bootstrap). Differences \
+    holds the true one with 95 %, by drawing rounds again (bootstrap). Differences \
     are medians over all pairs of rounds, with the interval of the test of Mann and Whitney; the \
     intervals of one table hold together with 95 %. A cell in which the generator or the backend \
     was the limit, or that is INVALID, is not ranked.";

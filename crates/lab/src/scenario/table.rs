@@ -70,11 +70,6 @@ pub const KNOBS: &[KnobKind] = &[
         "DURATION",
         "A load before the measured one, against the same processes, that does not count",
     ),
-    one(
-        "repeats",
-        "N",
-        "How many cells that the host disturbed are measured again, in all",
-    ),
     one("primary", "METRIC", "The metric that decides who is ahead"),
     list("columns", "METRICS", "The metrics that the tables have"),
     one(

@@ -111,7 +111,7 @@ impl<'a> Ranking<'a> {
             };
             sentences.push(match self.shift(best, second).filter(Shift::is_told) {
                 Some(shift) => format!(
-                    "{name} has the {by} {}: {} of {next}, the next.",
+                    "{name} has the {by} {}: {} beside {next}, the next.",
                     self.metric,
                     percent(-shift.estimate)
                 ),
