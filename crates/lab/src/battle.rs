@@ -1,9 +1,12 @@
 //! Contestants against each other: every cell with processes of its own, in an order that the seed
 //! draws anew for each round, so that what changes on the machine meets all of them.
 
+mod capacity;
 mod cell;
+mod fault;
 mod limit;
 mod plan;
+mod search;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -65,7 +68,16 @@ pub enum BattleEvent<'a> {
         /// Where its run stands.
         progress: &'a Progress,
     },
-    /// A cell is done.
+    /// A search has tried a load.
+    TryEnded {
+        /// Which search, and which load.
+        place: &'a BattlePlace,
+        /// Its figures.
+        cell: &'a Cell,
+        /// Why it did not pass, if it did not.
+        failure: Option<&'a str>,
+    },
+    /// A cell is done, or a search.
     CellEnded {
         /// Which cell.
         place: &'a BattlePlace,
@@ -134,6 +146,7 @@ pub fn battle(
         name: spec.scenario.name.clone(),
         environment: describe(spec, &cores, versions),
         rules: Some(spec.scenario.rules.clone()),
+        capacities: Vec::new(),
         content: Content::Bench(Vec::new()),
     };
     let site = Site::new(spec, cores, around, stop);
@@ -147,14 +160,22 @@ pub fn battle(
             count: bouts.len(),
             name: bout.name(),
         };
-        let cell = site.cell(bout, &place, observer)?;
+        match spec.scenario.search {
+            None => cells.push(site.cell(bout, &place, observer)?),
+            Some(plan) => {
+                let searched = capacity::search(&site, bout, plan, &place, observer)?;
+                cells.extend(searched.cells);
+                run.capacities.push(searched.capacity);
+            }
+        }
         let each_s = started.elapsed().as_secs_f64() / (index + 1) as f64;
-        observer(&BattleEvent::CellEnded {
-            place: &place,
-            cell: &cell,
-            left_s: each_s * (bouts.len() - index - 1) as f64,
-        });
-        cells.push(cell);
+        if let Some(cell) = cells.last() {
+            observer(&BattleEvent::CellEnded {
+                place: &place,
+                cell,
+                left_s: each_s * (bouts.len() - index - 1) as f64,
+            });
+        }
         run.environment.elapsed_s = started.elapsed().as_secs_f64();
         run.content = Content::Bench(cells.clone());
         // After each, so that a machine that goes down leaves what was measured.

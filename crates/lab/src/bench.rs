@@ -46,6 +46,7 @@ pub fn bench(
     let link = Link::establish(&link_spec).map_err(BenchError::Link)?;
     let mut run = Run {
         rules: None,
+        capacities: Vec::new(),
         name: spec.name.clone(),
         environment: describe(spec, &link),
         content: Content::Bench(Vec::new()),

@@ -151,6 +151,7 @@ pub fn payload_doubling(
     write_certificate(&around.certificate, &around.key).map_err(DoublingError::Output)?;
     let mut run = Run {
         rules: None,
+        capacities: Vec::new(),
         name: mode.name().to_owned(),
         environment: describe(spec, mode, &cores, versions),
         content: Content::Bench(Vec::new()),

@@ -40,4 +40,4 @@ pub use crate::local_server::LocalServer;
 pub use crate::process::inherited::keep_inherited_files;
 pub use crate::process::{ChildProcess, ChildSpec, Exit, ProcessError, Ready};
 pub use crate::sampling::{RareSample, Sample, Sampler, Series, TimedSample};
-pub use crate::scenario::{KNOBS, KnobKind, LabScenario, Mistake};
+pub use crate::scenario::{Fault, KNOBS, KnobKind, LabScenario, Mistake, SearchPlan};

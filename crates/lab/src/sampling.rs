@@ -70,6 +70,21 @@ impl Series {
         self.0.iter().map(timed).collect()
     }
 
+    /// Goes on with what was seen of the processes that took the place of these: what counts up
+    /// since their start goes on from where it was.
+    pub fn followed_by(mut self, later: Self) -> Self {
+        let Some(last) = self.0.last().cloned() else {
+            return later;
+        };
+        self.0.extend(later.0.into_iter().map(|sample| Sample {
+            cpu_ns: last.cpu_ns + sample.cpu_ns,
+            voluntary_switches: last.voluntary_switches + sample.voluntary_switches,
+            involuntary_switches: last.involuntary_switches + sample.involuntary_switches,
+            ..sample
+        }));
+        self
+    }
+
     /// CPU used in `[from, to)` as a share of one core, from the samples around it.
     pub fn cpu_share(&self, from: Instant, to: Instant) -> Option<f64> {
         let (from_ns, to_ns) = (self.cpu_ns_at(from)?, self.cpu_ns_at(to)?);
@@ -312,6 +327,19 @@ mod tests {
             .map(|sample| sample.at_s)
             .collect();
         assert_eq!(timed, [-0.25, 0.75]);
+    }
+
+    #[test]
+    fn a_process_that_takes_the_place_of_another_goes_on_counting() {
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let series = |ms, cpu_ns| Series(vec![sample(at(ms), cpu_ns), sample(at(ms + 10), 400)]);
+        let both = series(0, 100).followed_by(series(50, 7));
+        let cpu: Vec<u64> = both.0.iter().map(|sample| sample.cpu_ns).collect();
+        assert_eq!(cpu, [100, 400, 407, 800]);
+        let memory: Vec<u64> = both.0.iter().map(|sample| sample.rss_bytes).collect();
+        assert_eq!(memory, [100, 400, 7, 400]);
+        assert_eq!(Series::default().followed_by(series(0, 1)).0.len(), 2);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod knobs;
 mod load;
+mod search;
 mod table;
 
 use std::collections::BTreeMap;
@@ -13,12 +14,13 @@ use std::time::Duration;
 
 use include_dir::{Dir, include_dir};
 use moonwire_load::{Slo, quantity};
-use moonwire_report::{METRICS, Metric, Rules};
+use moonwire_report::{METRICS, Metric, Over, Rules};
 
 use self::knobs::Knobs;
 pub use self::knobs::Mistake;
 use self::load::LoadKnobs;
 pub(crate) use self::load::{LoadPlan, Service};
+pub use self::search::SearchPlan;
 pub use self::table::{KNOBS, KnobKind};
 
 /// As they were when this was built.
@@ -47,6 +49,10 @@ pub struct LabScenario {
     pub rounds: u64,
     /// A load before the measured one, in the same processes.
     pub warm_up: Option<Duration>,
+    /// Kills the contestant in the middle of the load, if that is what it is about.
+    pub fault: Option<Fault>,
+    /// Looks for the most that the contestants stand, if that is what it is about.
+    pub search: Option<SearchPlan>,
     /// What decides.
     pub rules: Rules,
     /// Conditions that each cell has to meet.
@@ -57,6 +63,15 @@ pub struct LabScenario {
     load: LoadKnobs,
     /// Every knob as it was written, for the record.
     written: BTreeMap<String, serde_json::Value>,
+}
+
+/// When a contestant is killed, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    /// From the first message that is due, or from when the connections are up.
+    pub after: Duration,
+    /// From its end to its new start.
+    pub down_for: Duration,
 }
 
 impl LabScenario {
@@ -133,6 +148,8 @@ impl LabScenario {
             warm_up: knobs
                 .one("warm_up", quantity::duration)?
                 .filter(|it| !it.is_zero()),
+            fault: fault(&knobs)?,
+            search: SearchPlan::of(&knobs)?,
             rules: Rules {
                 primary: primary.ok_or_else(|| needed("primary"))?,
                 columns: knobs.many("columns", metric)?.unwrap_or_default(),
@@ -145,7 +162,32 @@ impl LabScenario {
             written: knobs.written(),
         };
         scenario.load.check(place)?;
+        if scenario.search.is_some() {
+            scenario.check_search(&knobs, place)?;
+        }
         Ok(scenario)
+    }
+
+    /// What a search cannot go without, and what it cannot go with.
+    fn check_search(&self, knobs: &Knobs, place: &str) -> Result<(), Mistake> {
+        if self.thresholds.is_empty() {
+            let sentence = "'over' looks for the most that keeps 'thresholds': give one at least, \
+                            such as thresholds = [\"p(99)<10ms\"]";
+            return Err(Mistake::of(place, sentence));
+        }
+        if self.loads().len() > 1 {
+            let sentence = "'over' varies the load by itself: give no other knob several values";
+            return Err(Mistake::of(place, sentence));
+        }
+        let is_rate = self.search.is_some_and(|search| search.over == Over::Rate);
+        if let Some(knob) = knobs.get("rate").filter(|_| is_rate) {
+            return Err(knob.mistake("rate", "'over' is rate and varies it: give 'from' instead"));
+        }
+        if is_rate && knobs.get("batch").or_else(|| knobs.get("hold")).is_some() {
+            let sentence = "'over' is rate: 'batch' and 'hold' have none of their own";
+            return Err(Mistake::of(place, sentence));
+        }
+        Ok(())
     }
 
     /// One for each combination of what is a list.
@@ -157,6 +199,19 @@ impl LabScenario {
     pub(crate) fn written(&self) -> &BTreeMap<String, serde_json::Value> {
         &self.written
     }
+}
+
+fn fault(knobs: &Knobs) -> Result<Option<Fault>, Mistake> {
+    let after = knobs.one("kill_after", quantity::duration)?;
+    let down_for = knobs.one("down_for", quantity::duration)?;
+    if let (None, Some(knob)) = (after, knobs.get("down_for")) {
+        let clause = "nobody is killed: give 'kill_after', too";
+        return Err(knob.mistake("down_for", clause));
+    }
+    Ok(after.map(|after| Fault {
+        after,
+        down_for: down_for.unwrap_or(DOWN_FOR),
+    }))
 }
 
 /// The name of a metric, which is known.
@@ -195,6 +250,8 @@ const WORKERS_MAX: u32 = 1024;
 /// The fewest with an interval of 95 % between three contestants.
 const ROUNDS: u64 = 5;
 const RESOLVE: f64 = 0.03;
+/// About what a restart under a supervisor takes.
+const DOWN_FOR: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests;

@@ -37,6 +37,7 @@ pub(crate) fn outcome(plan: &Plan, records: &Records) -> Outcome {
         unsent_down: records.unsent_down,
         unsent_ready: records.unsent_ready,
         lost,
+        losses_expected: plan.scenario.peer_fails,
         workers: &records.cpu,
         steal: records.steal,
         pressure: records.pressure,

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::quantity;
+
 /// What follows a connection that failed or was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -25,6 +27,31 @@ pub enum Reconnect {
 }
 
 impl Reconnect {
+    /// Reads `never`, a pause such as `500ms`, `exponential:100ms..10s` or
+    /// `exponential-jitter:100ms..10s`; the error is a clause.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text == "never" {
+            return Ok(Self::Never);
+        }
+        if let Some((policy, pauses)) = text.split_once(':')
+            && let Some((first, max)) = pauses.split_once("..")
+            && let Some(jitter) = match policy {
+                "exponential" => Some(false),
+                "exponential-jitter" => Some(true),
+                _ => None,
+            }
+            && let (Ok(first), Ok(max)) = (quantity::duration(first), quantity::duration(max))
+        {
+            return Ok(Self::Exponential { first, max, jitter });
+        }
+        quantity::duration(text).map(Self::After).map_err(|_| {
+            format!(
+                "'{text}' is neither 'never' nor a pause such as 500ms nor a policy such as \
+                 exponential:100ms..10s or exponential-jitter:100ms..10s"
+            )
+        })
+    }
+
     /// The pause before attempt `attempt`, which is 1 for the first one after a loss. `draw` is
     /// from 0 to less than 1 and different each time.
     pub(crate) fn pause(self, attempt: u32, draw: f64) -> Option<Duration> {
@@ -71,6 +98,28 @@ mod tests {
             [50, 100, 200, 400, 500, 500]
         );
         assert_eq!(pauses(exponential(true), 0.0), [10; 6]);
+    }
+
+    #[test]
+    fn policies_are_read_and_mistakes_are_said() {
+        let ms = Duration::from_millis;
+        assert_eq!(Reconnect::parse("never"), Ok(Reconnect::Never));
+        assert_eq!(Reconnect::parse("50ms"), Ok(Reconnect::After(ms(50))));
+        for (text, jitter) in [("exponential", false), ("exponential-jitter", true)] {
+            let policy = Reconnect::Exponential {
+                first: ms(100),
+                max: ms(9000),
+                jitter,
+            };
+            assert_eq!(Reconnect::parse(&format!("{text}:100ms..9s")), Ok(policy));
+        }
+        for text in ["", "linear:1s..2s", "exponential:1s", "exponential:a..b"] {
+            let clause = Reconnect::parse(text).unwrap_err();
+            assert!(
+                clause.starts_with(&format!("'{text}' is neither")),
+                "{clause}"
+            );
+        }
     }
 
     #[test]

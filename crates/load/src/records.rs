@@ -224,7 +224,11 @@ impl Records {
         }
         // A worker that was held up reports several seconds as one.
         let skipped = index.saturating_sub(self.next_second) as f64;
-        let interval = row.interval(self.next_second as f64, skipped + length_s);
+        let mut interval = row.interval(self.next_second as f64, skipped + length_s);
+        let counters = &self.totals.counters;
+        interval.connected = counters
+            .connects_ok
+            .saturating_sub(counters.connections_ended);
         self.intervals.push(interval);
         self.next_second = index + 1;
     }
@@ -257,6 +261,7 @@ impl Row {
             sent: tally.counters.sent,
             received: tally.counters.received,
             errors: tally.errors.values().sum(),
+            opened: tally.counters.connects_ok,
             in_flight: self.in_flight,
             response: IntervalLatency::of(&tally.response),
             service: IntervalLatency::of(&tally.service),

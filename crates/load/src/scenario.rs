@@ -137,6 +137,8 @@ pub struct Settings {
     pub drain: Duration,
     /// What follows a failed or lost connection.
     pub reconnect: Reconnect,
+    /// The peer is going to fail on purpose: what is lost speaks not against the run.
+    pub peer_fails: bool,
     /// Subprotocols offered in the handshake, most wanted first.
     pub subprotocols: Vec<String>,
     /// The compression to offer; `None` offers none.
@@ -212,6 +214,7 @@ impl Default for Settings {
             stop: Stop::After(Duration::from_secs(10)),
             drain: Duration::from_secs(10),
             reconnect: Reconnect::Never,
+            peer_fails: false,
             subprotocols: Vec::new(),
             deflate: None,
             websocket_version: WebSocketVersion::default(),

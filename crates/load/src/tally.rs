@@ -66,6 +66,8 @@ pub(crate) struct Counters {
     /// Connections that were up and ended before this end wanted it, while messages were sent
     /// or replies awaited.
     pub(crate) disconnected: u64,
+    /// Connections that were up and are over, whoever wanted it.
+    pub(crate) connections_ended: u64,
     /// One-way latencies that were negative or longer than the round trip, and not recorded.
     pub(crate) one_way_impossible: u64,
     /// Lines of the raw CSV that found its queue full.
@@ -237,6 +239,7 @@ impl Counters {
             connects_compressed,
             reconnected,
             disconnected,
+            connections_ended,
             one_way_impossible,
             raw_dropped,
         } = other;
@@ -257,6 +260,7 @@ impl Counters {
         self.connects_compressed += connects_compressed;
         self.reconnected += reconnected;
         self.disconnected += disconnected;
+        self.connections_ended += connections_ended;
         self.one_way_impossible += one_way_impossible;
         self.raw_dropped += raw_dropped;
     }

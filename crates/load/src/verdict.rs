@@ -16,7 +16,8 @@
 //! | one-way latencies below 0 or above the round trip | above 1 % | |
 //! | windows in which Little's law does not hold within 5 % | above 5 % | above half |
 //!
-//! The budget is 1 ms or 5 % of the median response, whichever is larger. Twice the budget is
+//! The budget is 1 ms or 5 % of the median response, whichever is larger; of the median recovery,
+//! or else handshake, in a run without messages. Twice the budget is
 //! where a tenth of the median, or 2 ms, comes from the generator in one message of a hundred.
 //! Nothing is said of the CPU when sending took less than 100 ms: its clocks are too coarse for it.
 //! In a virtual machine each wake of a halted processor counts as time taken by other guests: a
@@ -28,7 +29,7 @@
 //! Replies that are wrong mean that the server did other work than was asked for. Those in another
 //! order than their messages are only remarked: no server promises it, and each has its latency.
 
-use moonwire_report::{Assessment, Histogram, Verdict};
+use moonwire_report::{Assessment, Verdict};
 
 use crate::cpu::ThreadCpu;
 use crate::tally::Tally;
@@ -56,6 +57,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) replies: u64,
     /// Replies that never came.
     pub(crate) lost: u64,
+    /// Losses are what the run is about.
+    pub(crate) losses_expected: bool,
     /// Each worker's CPU and the time it is to be compared with.
     pub(crate) workers: &'a [(ThreadCpu, u64)],
     /// Share of the machine's time that other guests took.
@@ -77,20 +80,29 @@ pub(crate) fn assess(evidence: &Evidence<'_>) -> Assessment {
     let mut assessment = Assessment::valid();
     weigh_ending(evidence, &mut assessment);
     if evidence.totals.counters.connects_ok > 0 {
-        weigh_losses(evidence, &mut assessment);
+        if !evidence.losses_expected {
+            weigh_losses(evidence, &mut assessment);
+        }
         weigh_rate(evidence, &mut assessment);
         weigh_lateness(evidence, &mut assessment);
         weigh_cpu(evidence, &mut assessment);
         weigh_windows(evidence, &mut assessment);
+        if evidence.losses_expected {
+            // Behind what speaks against the run, as they do not.
+            weigh_losses(evidence, &mut assessment);
+        }
     }
     remark(evidence, &mut assessment);
     assessment
 }
 
-/// Largest p99 of the send lag that leaves a run VALID.
-pub(crate) fn lag_budget_ns(response: &Histogram) -> u64 {
-    let of_median = response.quantile_ns(0.5).unwrap_or(0) / 20;
-    of_median.max(LAG_BUDGET_MIN_NS)
+/// Largest p99 of the send lag that leaves a run VALID. Without responses, what is measured is how
+/// soon connections come back, or are made.
+fn lag_budget_ns(totals: &Tally) -> u64 {
+    let measured = [&totals.response, &totals.recovery, &totals.handshake.total];
+    let measured = measured.into_iter().find(|histogram| !histogram.is_empty());
+    let median_ns = measured.and_then(|histogram| histogram.quantile_ns(0.5));
+    (median_ns.unwrap_or(0) / 20).max(LAG_BUDGET_MIN_NS)
 }
 
 fn weigh_ending(evidence: &Evidence<'_>, assessment: &mut Assessment) {
@@ -133,19 +145,23 @@ fn weigh_ending(evidence: &Evidence<'_>, assessment: &mut Assessment) {
 fn weigh_losses(evidence: &Evidence<'_>, assessment: &mut Assessment) {
     let counters = &evidence.totals.counters;
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+    let verdict = match evidence.losses_expected {
+        true => Verdict::Valid,
+        false => Verdict::Suspect,
+    };
     if share(counters.disconnected, counters.connects_ok) > LOSS_SHARE {
         let sentence = format!(
             "{} of {} connections were lost before the end",
             counters.disconnected, counters.connects_ok
         );
-        assessment.add(Verdict::Suspect, sentence);
+        assessment.add(verdict, sentence);
     }
     if is_loss_large(evidence) {
         let sentence = format!(
             "{} replies never came, and no latency counts them",
             evidence.lost
         );
-        assessment.add(Verdict::Suspect, sentence);
+        assessment.add(verdict, sentence);
     }
 }
 
@@ -175,7 +191,9 @@ fn weigh_rate(evidence: &Evidence<'_>, assessment: &mut Assessment) {
              the end (for a slot, for room in the socket, or for their connection)",
             evidence.unsent_waiting
         );
-        let verdict = if share(evidence.unsent_down) > DOWN_SHARE {
+        let verdict = if evidence.losses_expected {
+            Verdict::Valid
+        } else if share(evidence.unsent_down) > DOWN_SHARE {
             Verdict::Invalid
         } else {
             Verdict::Suspect
@@ -186,7 +204,7 @@ fn weigh_rate(evidence: &Evidence<'_>, assessment: &mut Assessment) {
 
 fn weigh_lateness(evidence: &Evidence<'_>, assessment: &mut Assessment) {
     let totals = evidence.totals;
-    let budget_ns = lag_budget_ns(&totals.response);
+    let budget_ns = lag_budget_ns(totals);
     let kinds = [
         ("send lag", &totals.send_lag),
         ("heartbeat lateness", &totals.heartbeat),

@@ -23,6 +23,8 @@ pub(crate) enum Unit {
     Percent,
     /// `1 / (1 - q)`, printed as the percentile.
     Percentile,
+    /// A number of things, or of things per second.
+    Count,
 }
 
 /// A mark on an axis.
@@ -108,12 +110,12 @@ impl Axis {
                 .chain((1..12).map(|exponent| 10f64.powi(exponent)))
                 .map(|value| (value, true))
                 .collect(),
-            (true, Unit::Latency | Unit::Seconds | Unit::Percent)
+            (true, Unit::Latency | Unit::Seconds | Unit::Percent | Unit::Count)
                 if self.high / self.low >= DECADES_RATIO_MIN =>
             {
                 self.decades()
             }
-            (_, Unit::Latency | Unit::Seconds | Unit::Percent) => {
+            (_, Unit::Latency | Unit::Seconds | Unit::Percent | Unit::Count) => {
                 let step = round_step((self.high - self.low) / LINEAR_TICKS);
                 let first = (self.low / step).ceil();
                 let count = ((self.high - self.low) / step).floor() as u32 + 1;
@@ -148,6 +150,8 @@ impl Axis {
             Unit::Seconds => format!("{} s", shortest(value)),
             Unit::Percent => format!("{} %", shortest(value)),
             Unit::Percentile => percentile_text(value),
+            Unit::Count if value >= 1.0 => format::count(value.round() as u64),
+            Unit::Count => shortest(value),
         }
     }
 }
@@ -210,6 +214,9 @@ mod tests {
         assert_eq!(texts(&linear), expected);
         let log = Axis::logarithmic("", Unit::Latency, 400.0, 1_200_000.0);
         assert_eq!(texts(&log), ["1 ms", "10 ms", "100 ms", "1 s"]);
+        let counts = Axis::logarithmic("", Unit::Count, 900.0, 60_000.0);
+        let expected = ["1,000", "2,000", "5,000", "10,000", "20,000", "50,000"];
+        assert_eq!(texts(&counts), expected);
         let percentiles = Axis::logarithmic("", Unit::Percentile, 1.0, 10_000.0);
         let expected = ["min", "p50", "p75", "p90", "p99", "p99.9", "p99.99"];
         assert_eq!(texts(&percentiles), expected);

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use self::ranking::Ranking;
 use self::standing::Standing;
+use crate::capacity;
 use crate::cell::{Cell, Parameters};
 use crate::format;
 use crate::groups;
@@ -40,15 +41,26 @@ pub(crate) struct Section {
 }
 
 /// What all tables have in common.
-pub(crate) const METHOD: &str = "Rounds are interleaved in random order, each cell with processes \
+const METHOD: &str = "Rounds are interleaved in random order, each cell with processes \
     of its own. Values are those of all ranked rounds together, in brackets the interval that \
     holds the true one with 95 %, by drawing rounds again (bootstrap). Differences \
     are medians over all pairs of rounds, with the interval of the test of Mann and Whitney; the \
     intervals of one table hold together with 95 %. A cell in which the generator or the backend \
     was the limit, or that is INVALID, is not ranked.";
 
+/// How what the tables say was found.
+pub(crate) fn method(run: &Run) -> &'static str {
+    match run.capacities.is_empty() {
+        true => METHOD,
+        false => capacity::METHOD,
+    }
+}
+
 /// Two tables for each field of contestants: what they did, and how they compare.
 pub(crate) fn sections(run: &Run, rules: &Rules) -> Vec<Section> {
+    if !run.capacities.is_empty() {
+        return capacity::sections(run);
+    }
     let mut sections = Vec::new();
     for field in Field::all(run) {
         let standings = field.standings(run.environment.seed);

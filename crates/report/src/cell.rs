@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::contest::Contest;
 use crate::counts::{Bytes, Connects, Messages, Rate};
 use crate::environment::{Generator, Link, Server, Threshold};
+use crate::growth::Growth;
 use crate::histogram::Histogram;
 use crate::interval::Interval;
 use crate::quantiles::Quantiles;
@@ -89,6 +90,12 @@ pub struct Parameters {
     /// Most connections open at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_max: Option<u64>,
+    /// Handshakes in flight at once, where they are varied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connect_concurrency: Option<u64>,
+    /// What follows a lost connection, where it is varied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reconnect: Option<String>,
     /// Delay of the link per direction, milliseconds.
     pub link_delay_ms: Option<f64>,
     /// Jitter of the link per direction, milliseconds.
@@ -233,6 +240,7 @@ impl Parameters {
         part("p", self.in_flight.and_then(count), "");
         part("m", self.messages_per_connection.and_then(count), "");
         part("o", self.open_max.and_then(count), "");
+        part("h", self.connect_concurrency.and_then(count), "");
         part("s", count(self.message_bytes), "");
         part("r", count(self.replies), "");
         part("l", self.link_delay_ms, "ms");
@@ -240,6 +248,15 @@ impl Parameters {
         part("loss", self.link_loss, "");
         part("rate", self.link_rate_bit_per_s.and_then(count), "");
         part("queue", self.link_queue_bytes.and_then(count), "");
+        if let Some(reconnect) = &self.reconnect {
+            let is_plain = |c: &char| c.is_ascii_alphanumeric() || *c == '-' || *c == '.';
+            key.push('_');
+            key.extend(
+                reconnect
+                    .chars()
+                    .map(|c| if is_plain(&c) { c } else { '-' }),
+            );
+        }
         key
     }
 }
@@ -282,6 +299,8 @@ struct CellOut<'a> {
     server: &'a Option<Server>,
     #[serde(skip_serializing_if = "Option::is_none")]
     backends: &'a Option<Server>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    growth: Option<Growth>,
     generator: &'a Generator,
     link: &'a Option<Link>,
     scenario: &'a BTreeMap<String, serde_json::Value>,
@@ -357,6 +376,7 @@ impl<'a> CellOut<'a> {
             rate: cell.rate,
             server: &cell.server,
             backends: &cell.backends,
+            growth: Growth::of(cell),
             generator: &cell.generator,
             link: &cell.link,
             scenario: &cell.scenario,

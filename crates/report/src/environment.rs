@@ -78,6 +78,8 @@ pub struct Server {
     pub cpu_ns_per_message: Option<f64>,
     /// CPU used over the sending phase, seconds.
     pub cpu_s: Option<f64>,
+    /// How long that was looked at, seconds.
+    pub observed_s: Option<f64>,
     /// Resident memory at the end of the sending phase, bytes.
     pub rss_bytes: Option<u64>,
     /// Resident memory before the first connection, bytes.

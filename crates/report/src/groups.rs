@@ -108,6 +108,12 @@ pub(crate) fn described(parameters: &Parameters) -> String {
         "{} a message",
         plural(parameters.replies, "reply", "replies")
     ));
+    if let Some(concurrency) = parameters.connect_concurrency {
+        parts.push(format!("{} at once", plural(concurrency, "handshake", "s")));
+    }
+    if let Some(reconnect) = &parameters.reconnect {
+        parts.push(format!("reconnect {reconnect}"));
+    }
     match parameters.link_delay_ms {
         Some(delay_ms) if delay_ms > 0.0 => {
             parts.push(format!("{} link delay per direction", duration(delay_ms)));

@@ -19,6 +19,10 @@ pub struct Interval {
     pub received: u64,
     /// Errors of any kind.
     pub errors: u64,
+    /// Handshakes completed; the first interval has those before it, too.
+    pub opened: u64,
+    /// Connections up at the end of the interval.
+    pub connected: u64,
     /// Messages without all their replies at the end of the interval.
     pub in_flight: u64,
     /// Response times of messages completed in the interval; `None` if there were none.

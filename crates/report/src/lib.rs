@@ -5,6 +5,7 @@
 
 mod axis;
 mod battle;
+mod capacity;
 mod cell;
 mod chart;
 mod compare;
@@ -15,6 +16,7 @@ mod environment;
 mod folder;
 mod format;
 mod groups;
+mod growth;
 mod histogram;
 mod interval;
 mod markdown;
@@ -38,12 +40,14 @@ mod verdict;
 
 // The public interface is:
 pub use crate::battle::Rules;
+pub use crate::capacity::{Capacity, Over};
 pub use crate::cell::{Cell, Handshake, Latencies, OneWay, Parameters, Recovery};
 pub use crate::compare::{Change, Comparison, compare};
 pub use crate::contest::Contest;
 pub use crate::counts::{Bytes, Connects, Messages, Rate};
 pub use crate::environment::{Environment, Generator, Link, Server, Threshold};
 pub use crate::folder::{check_run_place, read_run, render_all, write_run};
+pub use crate::growth::{Growth, GrowthVerdict, Per};
 pub use crate::histogram::{Bucket, Histogram};
 pub use crate::interval::{Interval, IntervalLatency};
 pub use crate::markdown::markdown;

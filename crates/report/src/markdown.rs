@@ -51,7 +51,7 @@ pub fn markdown(run: &Run) -> String {
 }
 
 fn battle(run: &Run, rules: &battle::Rules) -> String {
-    let mut text = format!("\n{}\n", battle::METHOD);
+    let mut text = format!("\n{}\n", battle::method(run));
     for section in battle::sections(run, rules) {
         text.push_str(&format!("\n## {}\n\n", section.title));
         text.push_str(&section.table.to_markdown());

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::cell::Cell;
 use crate::format;
+use crate::growth::{Growth, GrowthVerdict};
 use crate::histogram::Histogram;
 use crate::quantiles::microseconds;
 
@@ -31,6 +32,8 @@ pub enum Latency {
     HandshakeUpgrade,
     /// Sent to read by the server.
     OneWay,
+    /// The loss of a connection until it was up again.
+    Recovery,
     /// Intended send time to the last reply.
     Response,
     /// Actual send to each reply, as uwebsocket-benchmark has it.
@@ -63,10 +66,14 @@ pub enum Figure {
     ConnectsFailed,
     /// Replies that are not what was sent.
     Corrupt,
+    /// Connections that were lost.
+    Disconnected,
     /// Replies that came twice.
     Duplicate,
     /// Errors of all kinds.
     Errors,
+    /// 1 where memory leaks, 0 where it does not; no value of a run too short to tell.
+    Leaks,
     /// Replies that never came.
     Lost,
     /// Seconds from the first attempt until every connection was up.
@@ -77,14 +84,22 @@ pub enum Figure {
     RateSent,
     /// Replies.
     Received,
+    /// Connections that came back.
+    Reconnected,
+    /// Share of the lost connections that came back, 0 to 1.
+    Recovered,
     /// Replies out of order.
     Reordered,
     /// Messages.
     Sent,
+    /// CPU of what was measured while messages were sent, in cores.
+    ServerCpu,
     /// CPU of what was measured for each message, nanoseconds.
     ServerCpuPerMessage,
     /// Largest resident memory of what was measured, bytes.
     ServerMemoryPeak,
+    /// Resident memory that each connection added to what was measured, bytes.
+    ServerMemoryPerConnection,
     /// Messages nobody asked for.
     Unexpected,
     /// Messages that were due and never sent.
@@ -121,16 +136,25 @@ impl Metric {
         match self {
             Self::Latency(..) => false,
             Self::Figure(figure) => match figure {
-                Figure::RateReceived | Figure::RateSent | Figure::Received | Figure::Sent => true,
+                Figure::RateReceived
+                | Figure::RateSent
+                | Figure::Received
+                | Figure::Reconnected
+                | Figure::Recovered
+                | Figure::Sent => true,
                 Figure::ConnectsFailed
                 | Figure::Corrupt
+                | Figure::Disconnected
                 | Figure::Duplicate
                 | Figure::Errors
+                | Figure::Leaks
                 | Figure::Lost
                 | Figure::OnlineS
                 | Figure::Reordered
+                | Figure::ServerCpu
                 | Figure::ServerCpuPerMessage
                 | Figure::ServerMemoryPeak
+                | Figure::ServerMemoryPerConnection
                 | Figure::Unexpected
                 | Figure::Unsent => false,
             },
@@ -146,13 +170,20 @@ impl Metric {
             Self::Figure(figure) => match figure {
                 Figure::OnlineS => format::latency(value * 1e6),
                 Figure::RateReceived | Figure::RateSent => format!("{}/s", format::rate(value)),
-                Figure::ServerMemoryPeak => format::bytes(value),
+                Figure::ServerMemoryPeak | Figure::ServerMemoryPerConnection => {
+                    format::bytes(value)
+                }
+                Figure::Recovered => format::percent(value),
+                Figure::ServerCpu => format!("{value:.3} cores"),
                 Figure::ConnectsFailed
                 | Figure::Corrupt
+                | Figure::Disconnected
                 | Figure::Duplicate
                 | Figure::Errors
+                | Figure::Leaks
                 | Figure::Lost
                 | Figure::Received
+                | Figure::Reconnected
                 | Figure::Reordered
                 | Figure::Sent
                 | Figure::ServerCpuPerMessage
@@ -200,6 +231,7 @@ impl Latency {
             Self::HandshakeTls => &cell.handshake.tls,
             Self::HandshakeUpgrade => &cell.handshake.upgrade,
             Self::OneWay => return cell.latency.one_way.histogram(),
+            Self::Recovery => &cell.recovery.time,
             Self::Response => &cell.latency.response,
             Self::RoundTripSeed => &cell.latency.round_trip_seed,
             Self::SendLag => &cell.latency.send_lag,
@@ -255,13 +287,26 @@ impl Figure {
             Self::RateReceived => return Some(cell.rate.received_per_s),
             Self::RateSent => return Some(cell.rate.sent_per_s),
             Self::ServerCpuPerMessage => return cell.server.as_ref()?.cpu_ns_per_message,
+            Self::ServerCpu => {
+                let server = cell.server.as_ref()?;
+                return Some(server.cpu_s? / server.observed_s?);
+            }
+            Self::ServerMemoryPerConnection => return memory_per_connection(cell),
             Self::ServerMemoryPeak => cell.server.as_ref()?.rss_peak_bytes?,
             Self::ConnectsFailed => cell.connects.failed,
             Self::Corrupt => cell.messages.corrupt,
+            Self::Disconnected => cell.connects.disconnected,
             Self::Duplicate => cell.messages.duplicate,
             Self::Errors => cell.errors.values().sum(),
+            Self::Leaks => u64::from(Growth::of(cell)?.verdict == GrowthVerdict::Leaks),
             Self::Lost => cell.messages.lost,
             Self::Received => cell.messages.received,
+            Self::Reconnected => cell.connects.reconnected,
+            Self::Recovered => {
+                let lost = cell.connects.disconnected;
+                let back = cell.connects.reconnected.min(lost);
+                return (lost > 0).then(|| back as f64 / lost as f64);
+            }
             Self::Reordered => cell.messages.reordered,
             Self::Sent => cell.messages.sent,
             Self::Unexpected => cell.messages.unexpected,
@@ -269,6 +314,16 @@ impl Figure {
         };
         Some(whole as f64)
     }
+}
+
+/// What the process had more at the end of the load than before the first connection, for each of
+/// those that were up.
+fn memory_per_connection(cell: &Cell) -> Option<f64> {
+    let server = cell.server.as_ref()?;
+    let (before, after) = (server.rss_start_bytes?, server.rss_bytes?);
+    let connections = cell.intervals.iter().map(|interval| interval.connected);
+    let connections = connections.max().filter(|count| *count > 0)?;
+    Some((after as f64 - before as f64).max(0.0) / connections as f64)
 }
 
 fn value_of<T: Copy>(names: &[(&str, T)], name: &str) -> Option<T> {
@@ -282,7 +337,7 @@ fn name_of<'a, T: PartialEq>(names: &[(&'a str, T)], value: &T) -> &'a str {
     found.map_or("", |(name, _)| name)
 }
 
-const LATENCIES: [(&str, Latency); 12] = [
+const LATENCIES: [(&str, Latency); 13] = [
     ("first_reply", Latency::FirstReply),
     ("handshake", Latency::Handshake),
     ("handshake.total", Latency::Handshake),
@@ -290,6 +345,7 @@ const LATENCIES: [(&str, Latency); 12] = [
     ("handshake.tls", Latency::HandshakeTls),
     ("handshake.upgrade", Latency::HandshakeUpgrade),
     ("one_way", Latency::OneWay),
+    ("recovery", Latency::Recovery),
     ("response", Latency::Response),
     ("round_trip_seed", Latency::RoundTripSeed),
     ("send_lag", Latency::SendLag),
@@ -297,29 +353,39 @@ const LATENCIES: [(&str, Latency); 12] = [
     ("slot_wait", Latency::SlotWait),
 ];
 
-const FIGURES: [(&str, Figure); 15] = [
+const FIGURES: [(&str, Figure); 21] = [
     ("connects.failed", Figure::ConnectsFailed),
     ("corrupt", Figure::Corrupt),
+    ("disconnected", Figure::Disconnected),
     ("duplicate", Figure::Duplicate),
     ("errors", Figure::Errors),
+    ("leaks", Figure::Leaks),
     ("lost", Figure::Lost),
     ("online_s", Figure::OnlineS),
     ("received_rate", Figure::RateReceived),
     ("rate", Figure::RateSent),
     ("received", Figure::Received),
+    ("reconnected", Figure::Reconnected),
+    ("recovered", Figure::Recovered),
     ("reordered", Figure::Reordered),
     ("sent", Figure::Sent),
+    ("server.cpu", Figure::ServerCpu),
     ("server.cpu_per_message", Figure::ServerCpuPerMessage),
     ("server.memory_peak", Figure::ServerMemoryPeak),
+    (
+        "server.memory_per_connection",
+        Figure::ServerMemoryPerConnection,
+    ),
     ("unexpected", Figure::Unexpected),
     ("unsent", Figure::Unsent),
 ];
 
 /// What an unknown name is answered with.
 pub const METRICS: &str = "use p(99), min, mean, max of response, service, send_lag, slot_wait, \
-     first_reply, round_trip_seed, one_way, handshake[.tcp|.tls|.upgrade], or sent, received, \
-     lost, duplicate, reordered, corrupt, unexpected, unsent, errors, connects.failed, rate, \
-     received_rate, online_s, server.cpu_per_message, server.memory_peak";
+     first_reply, round_trip_seed, one_way, recovery, handshake[.tcp|.tls|.upgrade], or sent, \
+     received, lost, duplicate, reordered, corrupt, unexpected, unsent, errors, connects.failed, \
+     disconnected, reconnected, recovered, leaks, rate, received_rate, online_s, server.cpu, \
+     server.cpu_per_message, server.memory_peak, server.memory_per_connection";
 
 #[cfg(test)]
 mod tests {

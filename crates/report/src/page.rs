@@ -1,6 +1,7 @@
 //! The report as one HTML page that needs nothing but itself: no network, no other file.
 
 use crate::battle;
+use crate::capacity;
 use crate::cell::Cell;
 use crate::doubling;
 use crate::format::{self, escaped};
@@ -128,7 +129,10 @@ fn contest_sections(run: &Run) -> String {
             let tables = sections
                 .iter()
                 .map(|it| section(&it.title, &it.table, &it.sentences));
-            tables.collect::<String>() + &paragraph(battle::METHOD)
+            let pictures = capacity::plots(run).into_iter();
+            let pictures = pictures.map(|plot| format!("<section>{}</section>\n", plot.svg));
+            let pictures: String = pictures.collect();
+            pictures + &tables.collect::<String>() + &paragraph(battle::method(run))
         }
         None if doubling::is_contest(run) => {
             let sections = doubling::sections(run);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use resvg::{tiny_skia, usvg};
 
 use crate::axis::{Axis, Unit};
+use crate::capacity;
 use crate::cell::Cell;
 use crate::chart::{Chart, Mark, Panel};
 use crate::format;
@@ -29,7 +30,11 @@ pub struct Plot {
 
 /// Every plot of a run: per group of cells side by side, then per cell.
 pub fn plots(run: &Run) -> Vec<Plot> {
-    let mut plots = Vec::new();
+    let mut plots = capacity::plots(run);
+    if !plots.is_empty() {
+        // What each try looked like is on the page; pictures of all of them are too many.
+        return plots;
+    }
     for group in Group::all(run) {
         plots.extend(group_plots(&group.cells, &group.title(), &group.key()));
         if group.cells.len() > 1 {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::battle::Rules;
+use crate::capacity::Capacity;
 use crate::cell::Cell;
 use crate::environment::Environment;
 use crate::groups::{Group, clients};
@@ -20,6 +21,8 @@ pub struct Run {
     pub environment: Environment,
     /// What its contestants are judged by; `None` outside of a battle.
     pub rules: Option<Rules>,
+    /// What searches for the most that contestants stand found.
+    pub capacities: Vec<Capacity>,
     /// The measurements.
     pub content: Content,
 }
@@ -95,6 +98,7 @@ impl Run {
             name: &self.name,
             environment: &self.environment,
             rules: self.rules.as_ref(),
+            capacities: &self.capacities,
             bench_verdict: cells.map(|_| BenchVerdict::of(self)),
             cell,
             cells,
@@ -158,6 +162,7 @@ impl Run {
             name: head.name,
             environment: head.environment,
             rules: head.rules,
+            capacities: head.capacities,
             content,
         })
     }
@@ -223,6 +228,8 @@ struct RunOut<'a> {
     environment: &'a Environment,
     #[serde(skip_serializing_if = "Option::is_none")]
     rules: Option<&'a Rules>,
+    #[serde(skip_serializing_if = "<[Capacity]>::is_empty")]
+    capacities: &'a [Capacity],
     #[serde(flatten)]
     bench_verdict: Option<BenchVerdict>,
     #[serde(flatten)]
@@ -255,6 +262,8 @@ struct RunIn {
     environment: Environment,
     #[serde(default)]
     rules: Option<Rules>,
+    #[serde(default)]
+    capacities: Vec<Capacity>,
 }
 
 #[derive(Deserialize)]

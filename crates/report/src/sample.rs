@@ -15,6 +15,7 @@ pub(crate) fn bench(seconds: u64, thinning: u64) -> Run {
     let command_line = ["moonwire", "bench", "--clients", "1000,3000,5000,10000"];
     Run {
         rules: None,
+        capacities: Vec::new(),
         name: "bench of amplify, 20 ms link".to_owned(),
         environment: Environment {
             cpu_model: "AMD EPYC 7B13".to_owned(),
@@ -125,6 +126,8 @@ fn interval(
         sent: clients,
         received: clients * 4,
         errors: 0,
+        opened: if second == 0 { clients } else { 0 },
+        connected: clients,
         in_flight: (clients as f64 * 0.02 * load) as u64,
         response: IntervalLatency::of(&response),
         service: IntervalLatency::of(&response),

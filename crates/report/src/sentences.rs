@@ -3,6 +3,7 @@
 use crate::cell::Cell;
 use crate::environment::{Environment, Link, Server};
 use crate::format;
+use crate::growth::Growth;
 use crate::run::Run;
 use crate::statistics::{Slope, slope};
 
@@ -139,6 +140,9 @@ pub(crate) fn connections(cell: &Cell) -> String {
 
 /// What the server's memory did over the run, with its 95 % interval; `None` without samples.
 pub(crate) fn memory_slope(cell: &Cell) -> Option<String> {
+    if let Some(growth) = Growth::of(cell) {
+        return Some(growth.to_string());
+    }
     let points: Vec<(f64, f64)> = cell
         .intervals
         .iter()

@@ -6,6 +6,7 @@ pub(crate) mod bootstrap;
 mod normal;
 pub(crate) mod ranks;
 pub(crate) mod sample_size;
+pub(crate) mod theil_sen;
 
 /// The mean of a series with what its error rests on.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -175,7 +175,7 @@ fn battle_tables(run: &Run, rules: &battle::Rules, style: Style) -> String {
             text.push_str(&format!("  {sentence}\n"));
         }
     }
-    text + &format!("\n{}\n\n", battle::METHOD)
+    text + &format!("\n{}\n\n", battle::method(run))
 }
 
 /// Reasons of a contest on a terminal: each of many cells may have three.

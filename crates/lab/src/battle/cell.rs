@@ -2,12 +2,17 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use moonwire_load::{Control, Pacing, Progress, Scenario, ScenarioError, Settings, Stop, Target};
+use moonwire_load::{
+    Control, LoadError, Outcome, Pacing, Phase, Progress, Scenario, ScenarioError, Settings, Stop,
+    Target,
+};
 use moonwire_report::{Cell, Server, Verdict};
 
+use super::fault::{Aftermath, inflict};
 use super::limit::Use;
 use super::plan::Bout;
 use super::{BattleError, BattleEvent, BattleObserver, BattlePlace, BattleSpec};
@@ -55,50 +60,112 @@ impl<'a> Site<'a> {
         place: &BattlePlace,
         observer: &mut BattleObserver<'_>,
     ) -> Result<Cell, BattleError> {
-        let folder = self.around.folder.join("cells").join(bout.file_name());
-        let stack = match self.start(bout, folder) {
+        let folder = self.folder(bout);
+        let mut stack = match self.start(bout, folder) {
             Ok(stack) => stack,
             Err(sentence) => return Ok(missing(bout, &sentence)),
         };
-        if let Some(warm_up) = self.spec.scenario.warm_up {
-            let settings = shortened(self.settings(bout, &stack), warm_up);
-            // It does not count: what speaks against it speaks against the measured load, too.
-            let _ = settings.map(|scenario| moonwire_load::run(&scenario, &mut self.control(None)));
-        }
-        let scenario = match self.settings(bout, &stack).and_then(Scenario::new) {
-            Ok(scenario) => scenario,
-            Err(error) => return Ok(missing(bout, &error.to_string())),
-        };
-        let sampler = Samplers::start(bout, &stack);
-        let mut phases = Phases::default();
+        self.warm_up(bout, &stack);
         let mut on_progress = |progress: &Progress| {
-            phases.note(progress.phase, Instant::now());
             observer(&BattleEvent::Progress { place, progress });
         };
-        let outcome = moonwire_load::run(&scenario, &mut self.control(Some(&mut on_progress)));
-        let ended = Instant::now();
-        let (contestant, backends) = sampler.stop();
-        let mut cell = match outcome {
-            Ok(outcome) => outcome.cell,
-            Err(error) => missing(bout, &error.to_string()),
-        };
-        let died = stack.death(&cell);
-        let seen = Seen {
-            contestant,
-            backends,
-            phases,
-            ended,
-        };
-        self.add(&mut cell, bout, &stack, &seen, died);
-        let killed = stack.stop().map_err(BattleError::Output)?;
-        for name in killed {
-            let reason = format!("{name} did not end when it was asked to and was killed");
-            cell.assessment.add(Verdict::Suspect, reason);
+        let mut cell = self.measure(bout, &mut stack, &mut on_progress);
+        for objection in end(stack)? {
+            cell.assessment.add(Verdict::Suspect, objection);
         }
         Ok(cell)
     }
 
-    fn start(&self, bout: &Bout, folder: PathBuf) -> Result<RunningStack, String> {
+    /// Where the files of its processes go.
+    pub(super) fn folder(&self, bout: &Bout) -> PathBuf {
+        self.around.folder.join("cells").join(bout.file_name())
+    }
+
+    /// Whether somebody asked to stop.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// A load that does not count: what speaks against it speaks against the measured one, too.
+    pub(super) fn warm_up(&self, bout: &Bout, stack: &RunningStack) {
+        if let Some(warm_up) = self.spec.scenario.warm_up {
+            let settings = shortened(self.settings(bout, stack), warm_up);
+            let _ = settings.map(|scenario| moonwire_load::run(&scenario, &mut self.control(None)));
+        }
+    }
+
+    /// Puts a load on what runs.
+    pub(super) fn measure(
+        &self,
+        bout: &Bout,
+        stack: &mut RunningStack,
+        observer: &mut dyn FnMut(&Progress),
+    ) -> Cell {
+        let scenario = match self.settings(bout, stack).and_then(Scenario::new) {
+            Ok(scenario) => scenario,
+            Err(error) => return missing(bout, &error.to_string()),
+        };
+        let sampler = Samplers::start(bout, stack);
+        let mut phases = Phases::default();
+        let mut on_progress = |progress: &Progress| {
+            phases.note(progress.phase, Instant::now());
+            observer(progress);
+        };
+        let (outcome, ended, aftermath) =
+            self.load(&scenario, stack, sampler.contestant, &mut on_progress);
+        let backends = sampler.backends.map(Sampler::stop);
+        let mut cell = match outcome {
+            Ok(outcome) => outcome.cell,
+            Err(error) => missing(bout, &error.to_string()),
+        };
+        let died = aftermath.objection.or_else(|| stack.death(&cell));
+        let seen = Seen {
+            contestant: aftermath.series,
+            backends,
+            phases,
+            ended,
+        };
+        self.add(&mut cell, bout, stack, &seen, died);
+        cell
+    }
+
+    /// Runs the load, and looks at the contestant meanwhile; kills it if the scenario says so.
+    fn load(
+        &self,
+        scenario: &Scenario,
+        stack: &mut RunningStack,
+        sampler: Sampler,
+        on_progress: &mut dyn FnMut(&Progress),
+    ) -> (Result<Outcome, LoadError>, Instant, Aftermath) {
+        let Some(fault) = self.spec.scenario.fault else {
+            let outcome = moonwire_load::run(scenario, &mut self.control(Some(on_progress)));
+            let ended = Instant::now();
+            let aftermath = Aftermath {
+                series: sampler.stop(),
+                objection: None,
+            };
+            return (outcome, ended, aftermath);
+        };
+        std::thread::scope(|scope| {
+            let (news, load) = mpsc::channel();
+            let watcher = scope.spawn(move || inflict(fault, stack, sampler, &load));
+            let mut is_told = false;
+            let mut tell = |progress: &Progress| {
+                if progress.phase >= Phase::Sending && !std::mem::replace(&mut is_told, true) {
+                    // It listens to the end of the run.
+                    let _ = news.send(());
+                }
+                on_progress(progress);
+            };
+            let outcome = moonwire_load::run(scenario, &mut self.control(Some(&mut tell)));
+            let ended = Instant::now();
+            drop(news);
+            let aftermath = watcher.join().expect("it does nothing that panics");
+            (outcome, ended, aftermath)
+        })
+    }
+
+    pub(super) fn start(&self, bout: &Bout, folder: PathBuf) -> Result<RunningStack, String> {
         let scenario = &self.spec.scenario;
         let is_proxy = bout.contestant.kind() == Kind::Proxy;
         let (backend, proxy) = match is_proxy {
@@ -137,6 +204,7 @@ impl<'a> Site<'a> {
         settings.threads = bout.load.threads.unwrap_or_else(|| threads.max(1));
         settings.pin.clone_from(&self.cores.generator);
         settings.cacert = bout.tls.then(|| self.around.certificate.clone());
+        settings.peer_fails = self.spec.scenario.fault.is_some();
         settings.seed = self.spec.seed.wrapping_add(bout.round);
         Ok(settings)
     }
@@ -206,6 +274,13 @@ impl<'a> Site<'a> {
     }
 }
 
+/// Stops all of it; what is to be said of those that did not end by themselves.
+pub(super) fn end(stack: RunningStack) -> Result<Vec<String>, BattleError> {
+    let killed = stack.stop().map_err(BattleError::Output)?;
+    let objection = |name| format!("{name} did not end when it was asked to and was killed");
+    Ok(killed.into_iter().map(objection).collect())
+}
+
 /// A look at what is measured, and one at the servers behind a proxy.
 struct Samplers {
     contestant: Sampler,
@@ -226,10 +301,6 @@ impl Samplers {
             },
         }
     }
-
-    fn stop(self) -> (Series, Option<Series>) {
-        (self.contestant.stop(), self.backends.map(Sampler::stop))
-    }
 }
 
 /// The load for a shorter time: the same connections and messages as long as it lasts.
@@ -247,7 +318,7 @@ fn shortened(
 }
 
 /// A cell in which nothing was measured.
-fn missing(bout: &Bout, reason: &str) -> Cell {
+pub(super) fn missing(bout: &Bout, reason: &str) -> Cell {
     let mut cell = Cell {
         parameters: bout.load.parameters.clone(),
         contest: Some(bout.contest()),
@@ -258,4 +329,4 @@ fn missing(bout: &Bout, reason: &str) -> Cell {
     cell
 }
 
-const SAMPLING_PERIOD: Duration = Duration::from_millis(100);
+pub(super) const SAMPLING_PERIOD: Duration = Duration::from_millis(100);

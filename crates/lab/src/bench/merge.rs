@@ -74,6 +74,7 @@ pub(crate) fn fill_server(
         if let (Some(before_ns), Some(after_ns)) = (used(from), used(to)) {
             let cpu_ns = (after_ns - before_ns).max(0.0);
             server.cpu_s = Some(cpu_ns / 1e9);
+            server.observed_s = Some((to - from).as_secs_f64());
             server.cpu_ns_per_message = (messages > 0).then(|| cpu_ns / messages as f64);
         }
         let sending_ended = phases.draining.unwrap_or(to);

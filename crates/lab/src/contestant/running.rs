@@ -8,7 +8,7 @@ use moonwire_report::Cell;
 use super::certificate::save;
 use super::template::free_ports;
 use super::{Contestant, Surroundings};
-use crate::process::{ChildProcess, Exit, ProcessError, Ready, tree};
+use crate::process::{ChildProcess, ChildSpec, Exit, ProcessError, Ready, tree};
 
 /// A contestant with all its processes. Dropping it kills them.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub(crate) struct RunningContestant {
     name: String,
     /// In the order in which they were started; the last one is the contestant itself.
     processes: Vec<ChildProcess>,
+    /// How each of them was started.
+    specs: Vec<ChildSpec>,
     url: String,
     amplify_url: Option<String>,
     /// Where its files are.
@@ -46,14 +48,11 @@ impl RunningContestant {
             ..around.clone()
         };
         write_files(contestant, &around)?;
-        let mut processes = Vec::new();
-        for spec in contestant.children(tls, &around, cpus) {
-            // Those before it end with an error: they are dropped.
-            processes.push(ChildProcess::start(&spec).map_err(StartError::Process)?);
-        }
+        let specs = contestant.children(tls, &around, cpus);
         Ok(Self {
             name: contestant.name(),
-            processes,
+            processes: start_all(&specs)?,
+            specs,
             url: contestant.url(tls, &around),
             amplify_url: contestant.amplify_url(tls, &around),
             folder: around.folder,
@@ -73,14 +72,14 @@ impl RunningContestant {
             ..around.clone()
         };
         write_files(client, &around)?;
-        let mut processes = Vec::new();
-        for mut spec in client.children(tls, &around, cpus) {
+        let mut specs = client.children(tls, &around, cpus);
+        for spec in &mut specs {
             spec.ready = Ready::Started;
-            processes.push(ChildProcess::start(&spec).map_err(StartError::Process)?);
         }
         Ok(Self {
             name: client.name(),
-            processes,
+            processes: start_all(&specs)?,
+            specs,
             url: around.errand.url.clone(),
             amplify_url: None,
             folder: around.folder,
@@ -153,6 +152,21 @@ impl RunningContestant {
         processes.flat_map(ChildProcess::output_tail).collect()
     }
 
+    /// Kills it at once, with all that descends from it.
+    pub(crate) fn kill(&self) {
+        let members = tree::members(&self.pids());
+        for process in self.processes.iter().rev() {
+            process.stop(Duration::ZERO);
+        }
+        tree::kill(&members);
+    }
+
+    /// Starts it as it was started before, at the same ports.
+    pub(crate) fn start_again(&mut self) -> Result<(), StartError> {
+        self.processes = start_all(&self.specs)?;
+        Ok(())
+    }
+
     /// Stops it and keeps what it said. Whether it had to be killed; the error is a sentence.
     pub(crate) fn stop(self) -> Result<bool, String> {
         let mut is_killed = false;
@@ -170,6 +184,15 @@ impl RunningContestant {
         save(&self.folder.join("server.log"), &said)?;
         Ok(is_killed)
     }
+}
+
+/// Starts them one after the other. Those before one that does not start are dropped, which ends
+/// them.
+fn start_all(specs: &[ChildSpec]) -> Result<Vec<ChildProcess>, StartError> {
+    let started = specs.iter().map(ChildProcess::start);
+    started
+        .collect::<Result<_, _>>()
+        .map_err(StartError::Process)
 }
 
 /// Its programs and configurations, in the folder of `around`.

@@ -149,6 +149,36 @@ impl RunningStack {
         proxy.map_or_else(Vec::new, RunningContestant::pids)
     }
 
+    /// The ids of the processes of what is measured: the proxy, or the servers if there is none.
+    pub(crate) fn measured_roots(&self) -> Vec<i32> {
+        match &self.proxy {
+            Some(proxy) => proxy.pids(),
+            None => self.backend_roots(),
+        }
+    }
+
+    /// Kills what is measured.
+    pub(crate) fn kill_measured(&self) {
+        match &self.proxy {
+            Some(proxy) => proxy.kill(),
+            None => self.backends.iter().for_each(RunningContestant::kill),
+        }
+    }
+
+    /// Starts what was killed again, at the same ports.
+    pub(crate) fn start_measured_again(&mut self) -> Result<(), StackError> {
+        let measured = match &mut self.proxy {
+            Some(proxy) => std::slice::from_mut(proxy),
+            None => self.backends.as_mut_slice(),
+        };
+        for part in measured {
+            let name = part.name().to_owned();
+            part.start_again()
+                .map_err(|error| StackError { name, error })?;
+        }
+        Ok(())
+    }
+
     /// Who ended, and how, after a cell that all were to serve.
     pub(crate) fn death(&self, cell: &Cell) -> Option<String> {
         let mut parts = self.parts();

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use moonwire_load::{
-    Arrival, DeflateOffer, FragmentShare, Pacing, ScenarioError, Settings, Stop, TimeUnit,
-    Workload, quantity,
+    Arrival, DeflateOffer, FragmentShare, Pacing, Reconnect, ScenarioError, Settings, Stop,
+    TimeUnit, Workload, quantity,
 };
 use moonwire_report::Parameters;
 
@@ -32,6 +32,7 @@ pub(super) struct LoadKnobs {
     messages: Option<u64>,
     rate: Vec<f64>,
     poisson: bool,
+    hold: bool,
     in_flight: Vec<u32>,
     batch: Vec<u32>,
     wait: Vec<Duration>,
@@ -40,7 +41,8 @@ pub(super) struct LoadKnobs {
     per_connection: Option<u64>,
     open_max: Option<u32>,
     conn_rate: Option<f64>,
-    conn_concurrency: Option<u32>,
+    conn_concurrency: Vec<u32>,
+    reconnect: Vec<(String, Reconnect)>,
     drain: Duration,
     threads: Option<u32>,
     fragments: Vec<FragmentShare>,
@@ -56,6 +58,8 @@ pub(crate) struct LoadPlan {
     pub(crate) service: Service,
     /// Threads of the generator; without, as many as it has processors.
     pub(crate) threads: Option<u32>,
+    /// How messages are spread where their rate is varied.
+    arrival: Arrival,
     /// Everything but where, on which processors and over which link.
     pub(crate) settings: Settings,
 }
@@ -89,6 +93,7 @@ impl LoadKnobs {
             messages: knobs.one("messages", quantity::positive)?,
             rate: knobs.many("rate", quantity::rate)?.unwrap_or_default(),
             poisson: yes("poisson")?.unwrap_or(false),
+            hold: yes("hold")?.unwrap_or(false),
             in_flight: counts("in_flight")?.unwrap_or_default(),
             batch: counts("batch")?.unwrap_or_default(),
             wait: knobs
@@ -99,7 +104,8 @@ impl LoadKnobs {
             per_connection: knobs.one("per_connection", quantity::positive)?,
             open_max: count("open_max")?,
             conn_rate: knobs.one("conn_rate", quantity::rate)?,
-            conn_concurrency: count("conn_concurrency")?,
+            conn_concurrency: counts("conn_concurrency")?.unwrap_or_default(),
+            reconnect: knobs.many("reconnect", policy)?.unwrap_or_default(),
             drain: knobs.one("drain", quantity::duration)?.unwrap_or(DRAIN),
             threads: count("threads")?,
             fragments: knobs.one("fragments", fragments)?.unwrap_or_default(),
@@ -123,6 +129,12 @@ impl LoadKnobs {
                 "'wait' is the time between batches: give 'batch', too",
             ));
         }
+        let is_sending = !self.rate.is_empty() || !self.batch.is_empty();
+        if self.hold && (is_sending || !self.in_flight.is_empty() || self.messages.is_some()) {
+            let sentence = "'hold' sends nothing: leave out 'rate', 'batch', 'in_flight' and \
+                            'messages'";
+            return Err(Mistake::of(place, sentence));
+        }
         if self.duration.is_some() && self.messages.is_some() {
             let sentence = "'duration' and 'messages' exclude each other: either ends the load";
             return Err(Mistake::of(place, sentence));
@@ -140,16 +152,51 @@ impl LoadKnobs {
             for &size in &self.message_size {
                 for (pacing, wait) in self.pacings() {
                     let settings = self.settings(connections, size, pacing);
-                    plans.push(LoadPlan {
+                    let plan = LoadPlan {
                         parameters: parameters(&settings, wait),
                         service: self.service,
                         threads: self.threads,
+                        arrival: match self.poisson {
+                            true => Arrival::Poisson,
+                            false => Arrival::Constant,
+                        },
                         settings,
-                    });
+                    };
+                    plans.extend(self.with_connects(&plan));
                 }
             }
         }
         plans
+    }
+
+    /// The plan with each way in which connections are made. What is not varied stands in no name.
+    fn with_connects(&self, plan: &LoadPlan) -> Vec<LoadPlan> {
+        let mut plans = vec![plan.clone()];
+        if let [only] = self.conn_concurrency.as_slice() {
+            plans[0].settings.connect_concurrency = *only;
+        } else if !self.conn_concurrency.is_empty() {
+            let each = self.conn_concurrency.iter().map(|&limit| {
+                let mut plan = plan.clone();
+                plan.settings.connect_concurrency = limit;
+                plan.parameters.connect_concurrency = Some(limit.into());
+                plan
+            });
+            plans = each.collect();
+        }
+        let varied = self.reconnect.len() > 1;
+        let policies = self.reconnect.iter().flat_map(|(text, policy)| {
+            plans.iter().map(move |plan| {
+                let mut plan = plan.clone();
+                plan.settings.reconnect = *policy;
+                plan.parameters.reconnect = varied.then(|| text.clone());
+                plan
+            })
+        });
+        let with_policies: Vec<LoadPlan> = policies.collect();
+        match with_policies.is_empty() {
+            true => plans,
+            false => with_policies,
+        }
     }
 
     /// All schedules, and the wait of those in batches.
@@ -162,6 +209,9 @@ impl LoadKnobs {
                 flights
             }
         };
+        if self.hold {
+            return vec![(Pacing::Hold, None)];
+        }
         let mut pacings = Vec::new();
         for in_flight in flights() {
             for &batch in &self.batch {
@@ -208,10 +258,9 @@ impl LoadKnobs {
         let per_connection = self.per_connection;
         Settings {
             connections,
-            connect_concurrency: match (self.conn_concurrency, self.conn_rate) {
-                (Some(limit), _) => limit,
-                (None, Some(_)) => u32::MAX,
-                (None, None) => CONNECT_CONCURRENCY,
+            connect_concurrency: match self.conn_rate {
+                Some(_) => u32::MAX,
+                None => CONNECT_CONCURRENCY,
             },
             connect_rate: self.conn_rate,
             barrier: per_connection.is_none(),
@@ -246,6 +295,32 @@ impl LoadKnobs {
 }
 
 impl LoadPlan {
+    /// The same connections with so many messages a second, at their intended times.
+    pub(crate) fn with_rate(&self, rate: f64) -> Self {
+        let mut plan = self.clone();
+        plan.settings.pacing = Pacing::Open {
+            rate,
+            arrival: self.arrival,
+            in_flight: None,
+        };
+        plan.parameters.rate_per_s = Some(rate);
+        plan.parameters.in_flight = None;
+        plan
+    }
+
+    /// The same with so many connections, each of which sends as often as it did.
+    pub(crate) fn with_connections(&self, connections: u32) -> Self {
+        let mut plan = self.clone();
+        let factor = f64::from(connections) / f64::from(self.settings.connections);
+        plan.settings.connections = connections;
+        plan.parameters.clients = connections.into();
+        if let Pacing::Open { rate, .. } = &mut plan.settings.pacing {
+            *rate *= factor;
+            plan.parameters.rate_per_s = Some(*rate);
+        }
+        plan
+    }
+
     /// Whether the load generator can do it, against some address.
     fn check(&self) -> Result<(), ScenarioError> {
         let mut settings = self.settings.clone();
@@ -302,6 +377,11 @@ fn service(text: &str) -> Result<Service, String> {
         "amplify" => Ok(Service::Amplify),
         _ => Err(format!("'{text}' is not one of echo, amplify")),
     }
+}
+
+/// A policy with its text, which tells its cells from those of others.
+fn policy(text: &str) -> Result<(String, Reconnect), String> {
+    Ok((text.to_owned(), Reconnect::parse(text)?))
 }
 
 fn yes_or_no(text: &str) -> Result<bool, String> {

@@ -70,6 +70,34 @@ pub const KNOBS: &[KnobKind] = &[
         "DURATION",
         "A load before the measured one, against the same processes, that does not count",
     ),
+    one(
+        "kill_after",
+        "DURATION",
+        "Kill the contestant so long after the first message was due, or after the connections \
+         were up, and start it again",
+    ),
+    one(
+        "down_for",
+        "DURATION",
+        "How long it stays down, 1s by default",
+    ),
+    one(
+        "over",
+        "rate|connections",
+        "Look for the most that keeps the thresholds, of this",
+    ),
+    one("from", "N", "The first that is tried"),
+    one("to", "N", "No more is tried"),
+    one(
+        "precision",
+        "SHARE",
+        "The gap left between what passes and what fails, 2% by default",
+    ),
+    one(
+        "confirm",
+        "DURATION",
+        "How long the highest that passed is tried in the end, 10s by default",
+    ),
     one("primary", "METRIC", "The metric that decides who is ahead"),
     list("columns", "METRICS", "The metrics that the tables have"),
     one(
@@ -108,6 +136,11 @@ pub const KNOBS: &[KnobKind] = &[
         "true|false",
         "Poisson arrivals instead of constant gaps",
     ),
+    one(
+        "hold",
+        "true|false",
+        "Open the connections and hold them; nothing is sent",
+    ),
     list("in_flight", "N", "Messages in flight on each connection"),
     list("batch", "N", "Messages that each connection sends at once"),
     list("wait", "DURATION", "From one batch to the next"),
@@ -124,7 +157,13 @@ pub const KNOBS: &[KnobKind] = &[
     ),
     one("open_max", "N", "Connections that are open at once"),
     one("conn_rate", "PER_S", "New connections per second"),
-    one("conn_concurrency", "N", "Handshakes in flight at once"),
+    list("conn_concurrency", "N", "Handshakes in flight at once"),
+    list(
+        "reconnect",
+        "POLICY",
+        "What follows a lost connection: never, a pause such as 500ms, exponential:100ms..10s or \
+         exponential-jitter:100ms..10s",
+    ),
     one(
         "drain",
         "DURATION",

@@ -38,6 +38,25 @@ fn flags_take_the_place_of_what_the_file_says() {
     assert_eq!(loads[0].settings.messages_per_connection, Some(1));
 }
 
+#[test]
+fn ways_to_connect_are_varied_and_told_apart() {
+    let scenario = LabScenario::of_name("reconnect-storm", &[]).unwrap();
+    let loads = scenario.loads();
+    let keys: std::collections::BTreeSet<String> =
+        loads.iter().map(|load| load.parameters.key()).collect();
+    assert_eq!((loads.len(), keys.len()), (6, 6), "{keys:?}");
+    assert!(scenario.fault.is_some());
+    let one = flags(&[("conn_concurrency", "7"), ("reconnect", "1s")]);
+    let loads = LabScenario::of_name("reconnect-storm", &one)
+        .unwrap()
+        .loads();
+    let [only] = loads.as_slice() else {
+        panic!("{loads:?}")
+    };
+    assert_eq!(only.settings.connect_concurrency, 7);
+    assert_eq!(only.parameters.connect_concurrency, None);
+}
+
 /// What a scenario needs, with one line more.
 fn mistake_of(line: &str) -> String {
     let text =
@@ -71,6 +90,10 @@ fn twenty_bad_files_get_a_sentence_each_with_the_line_and_the_right_form() {
         ("binary = 'perhaps'", "neither true nor false"),
         ("resolve = 3", "write 0.01 or 1%"),
         ("backends = 1000", "from 1 to 64"),
+        ("reconnect = 'later'", "neither 'never' nor a pause"),
+        ("hold = true\nrate = 5", "'hold' sends nothing"),
+        ("down_for = '1s'", "give 'kill_after', too"),
+        ("kill_after = 'soon'", "such as 100ms, 10s or 1h"),
         ("fragments = 'many'", "write WEIGHT:PARTS"),
         ("in_flight = 2026-11-23", "it takes a text, a number"),
         (

@@ -27,6 +27,7 @@ fn evidence(totals: &Tally) -> Evidence<'_> {
         unsent_ready: 0,
         replies: 1,
         lost: 0,
+        losses_expected: false,
         workers: &[],
         steal: None,
         pressure: None,
@@ -59,6 +60,23 @@ fn the_lag_budget_is_a_millisecond_or_a_twentieth_of_the_median() {
             "{lag_us} us, {response_ms} ms"
         );
     }
+}
+
+#[test]
+fn without_messages_the_budget_is_that_of_what_is_measured() {
+    let storm = |recovery_ms: u64| {
+        let mut totals = Tally::default();
+        totals.counters.connects_ok = 10;
+        totals.heartbeat.record(30 * MS);
+        totals.handshake.total.record(MS);
+        totals.recovery.record(recovery_ms * MS);
+        verdict(&Evidence {
+            sends: false,
+            ..evidence(&totals)
+        })
+    };
+    assert_eq!(storm(1000), Verdict::Valid);
+    assert_eq!(storm(50), Verdict::Invalid);
 }
 
 #[test]
@@ -272,4 +290,26 @@ fn a_moment_of_sending_says_nothing_about_the_cpu() {
     };
     assert_eq!(with(99 * MS), Verdict::Valid);
     assert_eq!(with(100 * MS), Verdict::Invalid);
+}
+
+#[test]
+fn losses_that_were_asked_for_are_told_and_not_held_against_the_run() {
+    let mut totals = tally(1000, MS);
+    totals.counters.disconnected = 9;
+    let lossy = |losses_expected| Evidence {
+        lost: 100,
+        unsent_waiting: 5000,
+        unsent_down: 5000,
+        losses_expected,
+        ..evidence(&totals)
+    };
+    assert_eq!(verdict(&lossy(false)), Verdict::Invalid);
+    let told = assess(&lossy(true));
+    assert_eq!(told.verdict(), Verdict::Valid);
+    let reasons = told.reasons().join("; ");
+    assert!(
+        reasons.contains("9 of 10 connections were lost"),
+        "{reasons}"
+    );
+    assert!(reasons.contains("100 replies never came"), "{reasons}");
 }

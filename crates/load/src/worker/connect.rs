@@ -199,6 +199,7 @@ impl<D: Driver> Worker<D> {
                     self.desk.tally.counters.disconnected += 1;
                     client.track.lost_ns = self.now_ns;
                 }
+                self.desk.tally.counters.connections_ended += 1;
                 self.shared.online.fetch_sub(1, Ordering::Relaxed);
                 client.track.blocked = false;
                 client.track.due_ns = NEVER;

@@ -37,6 +37,15 @@ pub(super) enum Scenario {
     BattleShortlived(Box<BattleArgs>),
     /// Connections that send 100 messages, through proxies: BalancerBattle's second test
     BattleMessaging(Box<BattleArgs>),
+    /// Clients that send as soon as they have their reply, for half an hour and more:
+    /// WebSocketListener's soak
+    Soak(Box<BattleArgs>),
+    /// Connections that are held and never used: memory and CPU of each
+    Idle(Box<BattleArgs>),
+    /// The server is killed under its clients and started again: how soon they are back
+    ReconnectStorm(Box<BattleArgs>),
+    /// The highest rate, or the most clients, that keep the thresholds
+    FindMax(Box<BattleArgs>),
     /// A scenario file of your own
     Run(Box<RunArgs>),
 }

@@ -70,8 +70,8 @@ fn spec(scenario: LabScenario, args: &BattleArgs, roster: &Roster) -> Result<Bat
 struct Watch {
     progress: LoadProgress,
     quiet: bool,
-    /// The cell that the moving line is about.
-    number: usize,
+    /// What the moving line is about.
+    label: String,
 }
 
 impl Watch {
@@ -79,18 +79,37 @@ impl Watch {
         Self {
             progress: LoadProgress::new(quiet),
             quiet,
-            number: 0,
+            label: String::new(),
         }
     }
 
     fn on_event(&mut self, event: &BattleEvent<'_>) {
         match event {
             BattleEvent::Progress { place, progress } => {
-                if self.number != place.number {
-                    self.number = place.number;
-                    self.progress.label(&format!("{} ", label(place)));
+                let label = format!("{} ", label(place));
+                if self.label != label {
+                    self.progress.label(&label);
+                    self.label = label;
                 }
                 self.progress.show(progress);
+            }
+            BattleEvent::TryEnded {
+                place,
+                cell,
+                failure,
+            } => {
+                if self.quiet {
+                    return;
+                }
+                let p99_ns = cell.latency.response.quantile_ns(0.99).unwrap_or(0);
+                let outcome =
+                    failure.map_or_else(|| "passed".to_owned(), |it| format!("failed: {it}"));
+                let line = format!(
+                    "{}: p99 {:.2} ms, {outcome}",
+                    label(place),
+                    p99_ns as f64 / 1e6
+                );
+                self.progress.above(&line);
             }
             BattleEvent::CellEnded {
                 place,

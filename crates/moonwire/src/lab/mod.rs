@@ -28,6 +28,10 @@ pub(crate) fn run(args: &LabArgs) -> Result<Exit> {
         Scenario::Latency(args) => battle::run_shipped("latency", args, &roster),
         Scenario::BattleShortlived(args) => battle::run_shipped("battle-shortlived", args, &roster),
         Scenario::BattleMessaging(args) => battle::run_shipped("battle-messaging", args, &roster),
+        Scenario::Soak(args) => battle::run_shipped("soak", args, &roster),
+        Scenario::Idle(args) => battle::run_shipped("idle", args, &roster),
+        Scenario::ReconnectStorm(args) => battle::run_shipped("reconnect-storm", args, &roster),
+        Scenario::FindMax(args) => battle::run_shipped("find-max", args, &roster),
         Scenario::Run(args) => battle::run_file(args, &roster),
     }
 }

@@ -45,6 +45,9 @@ pub(crate) fn run(args: LoadArgs) -> Result<Exit> {
     let mut outcome = result?;
     if let Some(server) = server {
         server.finish(&mut outcome.cell);
+        // Some are on what the server used.
+        let thresholds = scenario.slo.iter().map(|slo| slo.evaluate(&outcome.cell));
+        outcome.cell.thresholds = thresholds.collect();
     }
     environment.elapsed_s = progress.elapsed_s();
     let exit = exit_of(&outcome);
@@ -56,6 +59,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<Exit> {
         .join(", ");
     let run = Run {
         rules: None,
+        capacities: Vec::new(),
         name,
         environment,
         content: Content::Load(Box::new(outcome.cell)),

@@ -229,26 +229,7 @@ fn version(text: &str) -> Result<WebSocketVersion> {
 }
 
 fn reconnect(text: &str) -> Result<Reconnect> {
-    if text == "never" {
-        return Ok(Reconnect::Never);
-    }
-    if let Some((policy, pauses)) = text.split_once(':')
-        && let Some((first, max)) = pauses.split_once("..")
-        && let Some(jitter) = match policy {
-            "exponential" => Some(false),
-            "exponential-jitter" => Some(true),
-            _ => None,
-        }
-        && let (Ok(first), Ok(max)) = (quantity::duration(first), quantity::duration(max))
-    {
-        return Ok(Reconnect::Exponential { first, max, jitter });
-    }
-    quantity::duration(text).map(Reconnect::After).map_err(|_| {
-        anyhow!(
-            "--reconnect '{text}' is neither 'never' nor a pause such as 500ms nor a policy such \
-             as exponential:100ms..10s or exponential-jitter:100ms..10s"
-        )
-    })
+    Reconnect::parse(text).map_err(|clause| anyhow!("--reconnect {clause}"))
 }
 
 /// Refuses batches that nobody can wait for, before times are added up that no clock has.

@@ -1,0 +1,250 @@
+//! The most that one contestant stands: tries of different loads on the same processes.
+
+use std::time::Duration;
+
+use moonwire_load::{Progress, Stop};
+use moonwire_report::{Capacity, Cell, Over, Verdict};
+
+use super::cell::{self, Site};
+use super::plan::Bout;
+use super::search::{Bounds, Search, Step};
+use super::{BattleError, BattleEvent, BattleObserver, BattlePlace};
+use crate::contestant::RunningStack;
+use crate::scenario::SearchPlan;
+
+/// All tries of a search, and what it found.
+pub(super) struct Searched {
+    pub(super) cells: Vec<Cell>,
+    pub(super) capacity: Capacity,
+}
+
+/// Why a load did not pass.
+struct Failure {
+    reason: String,
+    /// Somebody else than the contestant was the cause.
+    is_foreign: bool,
+}
+
+/// Searches with the load of a bout as the first one. What goes wrong ends it with what was found.
+pub(super) fn search(
+    site: &Site<'_>,
+    bout: &Bout,
+    plan: SearchPlan,
+    place: &BattlePlace,
+    observer: &mut BattleObserver<'_>,
+) -> Result<Searched, BattleError> {
+    let mut found = Searched {
+        cells: Vec::new(),
+        capacity: nothing(bout, plan),
+    };
+    let mut stack = match site.start(bout, site.folder(bout)) {
+        Ok(stack) => stack,
+        Err(sentence) => {
+            found.cells.push(cell::missing(bout, &sentence));
+            found.capacity.limit = Some(sentence);
+            return Ok(found);
+        }
+    };
+    site.warm_up(bout, &stack);
+    let mut search = Search::new(bounds(plan));
+    loop {
+        let step = search.step();
+        let (value, time) = match step {
+            Step::Probe(value) => (value, None),
+            Step::Confirm(value) => (value, Some(plan.confirm)),
+            Step::End(answer) => {
+                found.capacity.highest = answer.highest;
+                found.capacity.lowest_failed = answer.lowest_failed;
+                found.capacity.is_confirmed = answer.is_confirmed;
+                break;
+            }
+        };
+        let tried = with_load(bout, plan.over, value, time);
+        let place = BattlePlace {
+            name: format!("{}, {}", place.name, described(plan.over, value)),
+            ..place.clone()
+        };
+        let (cell, failure) = try_load(site, &tried, &mut stack, &place, observer);
+        let has_died = cell.server.as_ref().is_some_and(|it| it.died.is_some());
+        found.cells.push(cell);
+        if site.is_stopped() || has_died {
+            let last = failure.map_or_else(|| "it was interrupted".to_owned(), |it| it.reason);
+            found.capacity.limit = Some(format!("the search did not end: {last}"));
+            found.capacity.highest = search.highest();
+            break;
+        }
+        search.tell(step, failure.is_none());
+        // Of the last failure that counts: a lower load may have another cause.
+        if let Some(failure) = failure {
+            found.capacity.limit = failure.is_foreign.then_some(failure.reason);
+        }
+        // What the last load left in the contestant is its to finish.
+        std::thread::sleep(SETTLE);
+    }
+    if found.capacity.lowest_failed.is_none() && !site.is_stopped() {
+        found.capacity.limit = None;
+    }
+    for objection in cell::end(stack)? {
+        if let Some(last) = found.cells.last_mut() {
+            last.assessment.add(Verdict::Suspect, objection);
+        }
+    }
+    Ok(found)
+}
+
+/// Puts one load on the contestant, and tells how it went.
+fn try_load(
+    site: &Site<'_>,
+    tried: &Bout,
+    stack: &mut RunningStack,
+    place: &BattlePlace,
+    observer: &mut BattleObserver<'_>,
+) -> (Cell, Option<Failure>) {
+    let mut on_progress =
+        |progress: &Progress| observer(&BattleEvent::Progress { place, progress });
+    let cell = site.measure(tried, stack, &mut on_progress);
+    let failure = failure(&cell);
+    observer(&BattleEvent::TryEnded {
+        place,
+        cell: &cell,
+        failure: failure.as_ref().map(|it| it.reason.as_str()),
+    });
+    (cell, failure)
+}
+
+fn nothing(bout: &Bout, plan: SearchPlan) -> Capacity {
+    Capacity {
+        contestant: bout.contestant.name(),
+        tls: bout.tls,
+        round: bout.round,
+        over: plan.over,
+        highest: None,
+        lowest_failed: None,
+        is_confirmed: false,
+        limit: None,
+    }
+}
+
+fn bounds(plan: SearchPlan) -> Bounds {
+    Bounds {
+        from: plan.from,
+        to: plan.to,
+        precision: plan.precision,
+        is_whole: plan.over == Over::Connections,
+    }
+}
+
+/// The bout with another load, and for another time.
+fn with_load(bout: &Bout, over: Over, value: f64, time: Option<Duration>) -> Bout {
+    let mut tried = bout.clone();
+    tried.load = match over {
+        Over::Rate => bout.load.with_rate(value),
+        Over::Connections => bout.load.with_connections(value as u32),
+    };
+    if let Some(time) = time {
+        tried.load.settings.stop = Stop::After(time);
+    }
+    tried
+}
+
+fn described(over: Over, value: f64) -> String {
+    match over {
+        Over::Rate => format!("{value:.0} messages/s"),
+        Over::Connections => format!("{value:.0} connections"),
+    }
+}
+
+/// Why the load did not pass; `None` if it did.
+///
+/// Latencies count from intended times, so that a generator that is late makes them worse: what
+/// holds all the same holds, and what does not hold beside it may be the generator's fault.
+fn failure(cell: &Cell) -> Option<Failure> {
+    if let Some(died) = cell.server.as_ref().and_then(|server| server.died.clone()) {
+        return Some(Failure {
+            reason: died,
+            is_foreign: false,
+        });
+    }
+    let reason = broken_threshold(cell).or_else(|| missed_rate(cell))?;
+    let limit = cell.contest.as_ref().and_then(|it| it.limit.as_deref());
+    let is_invalid = cell.assessment.verdict() == Verdict::Invalid;
+    let objection = cell.assessment.reasons().first().map(String::as_str);
+    let late = objection.filter(|_| is_invalid);
+    let foreign = limit.or(late);
+    Some(Failure {
+        is_foreign: foreign.is_some(),
+        reason: foreign.map_or_else(|| reason.clone(), |why| format!("{reason}: {why}")),
+    })
+}
+
+fn broken_threshold(cell: &Cell) -> Option<String> {
+    let broken = cell.thresholds.iter().find(|it| !it.passed)?;
+    Some(format!("{} ({})", broken.expression, broken.actual))
+}
+
+fn missed_rate(cell: &Cell) -> Option<String> {
+    let wanted = cell.rate.target_per_s.filter(|rate| *rate > 0.0)?;
+    let reached = cell.rate.sent_per_s.min(cell.rate.received_per_s);
+    (reached < RATE_SHARE_MIN * wanted)
+        .then(|| format!("{reached:.0} of {wanted:.0} messages/s were answered"))
+}
+
+/// Of the messages that were due.
+const RATE_SHARE_MIN: f64 = 0.99;
+/// Between two tries.
+const SETTLE: Duration = Duration::from_millis(300);
+
+#[cfg(test)]
+mod tests {
+    use moonwire_report::{Contest, Threshold};
+
+    use super::*;
+
+    fn cell(has_passed: bool, is_invalid: bool, limit: Option<&str>) -> Cell {
+        let mut cell = Cell {
+            thresholds: vec![Threshold {
+                expression: "p(99)<5ms".to_owned(),
+                actual: "7 ms".to_owned(),
+                passed: has_passed,
+            }],
+            contest: Some(Contest {
+                limit: limit.map(str::to_owned),
+                ..Contest::default()
+            }),
+            ..Cell::default()
+        };
+        if is_invalid {
+            cell.assessment
+                .add(Verdict::Invalid, "the generator was late");
+        }
+        cell
+    }
+
+    #[test]
+    fn a_late_generator_is_no_failure_and_may_be_the_cause_of_one() {
+        assert!(failure(&cell(true, true, Some("the generator was the limit"))).is_none());
+        let own = failure(&cell(false, false, None)).unwrap();
+        assert_eq!(
+            (own.reason.as_str(), own.is_foreign),
+            ("p(99)<5ms (7 ms)", false)
+        );
+        let late = failure(&cell(false, true, None)).unwrap();
+        assert!(late.is_foreign && late.reason.ends_with("the generator was late"));
+    }
+
+    #[test]
+    fn what_was_not_sent_or_answered_did_not_pass() {
+        let mut cell = cell(true, false, None);
+        cell.rate.target_per_s = Some(1000.0);
+        (cell.rate.sent_per_s, cell.rate.received_per_s) = (1000.0, 980.0);
+        let missed = failure(&cell).unwrap();
+        assert_eq!(missed.reason, "980 of 1000 messages/s were answered");
+        cell.rate.received_per_s = 995.0;
+        assert!(failure(&cell).is_none());
+        cell.server = Some(moonwire_report::Server {
+            died: Some("it fell over".to_owned()),
+            ..moonwire_report::Server::default()
+        });
+        assert_eq!(failure(&cell).unwrap().reason, "it fell over");
+    }
+}

@@ -1,0 +1,393 @@
+//! The most that contestants stood: what searches for it found, and latency against load.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::axis::{Axis, Unit};
+use crate::battle::Section;
+use crate::cell::Cell;
+use crate::chart::{Chart, Mark, Panel};
+use crate::format;
+use crate::palette::series_color;
+use crate::plots::Plot;
+use crate::quantiles::{Quantiles, microseconds};
+use crate::run::Run;
+use crate::statistics::ranks::median;
+use crate::table::Table;
+
+/// What one search found. Its tries are cells of the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Capacity {
+    /// Whose it is.
+    pub contestant: String,
+    /// Whether connections were made over TLS.
+    pub tls: bool,
+    /// Rounds follow each other, each with all contestants; from 1.
+    pub round: u64,
+    /// What was raised.
+    pub over: Over,
+    /// The highest value that kept the thresholds; `None` if none did.
+    pub highest: Option<f64>,
+    /// The lowest that did not; `None` if all that were tried did.
+    pub lowest_failed: Option<f64>,
+    /// Whether the highest kept them in a longer try, too.
+    pub is_confirmed: bool,
+    /// Why it is not the contestant's own limit, if it is not.
+    pub limit: Option<String>,
+}
+
+/// What a search raises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Over {
+    /// Messages per second over all connections, at their intended times.
+    Rate,
+    /// Connections.
+    Connections,
+}
+
+impl Over {
+    /// What a cell of the search was tried with.
+    fn value(self, cell: &Cell) -> f64 {
+        match self {
+            Self::Rate => cell.parameters.rate_per_s.unwrap_or(0.0),
+            Self::Connections => cell.parameters.clients as f64,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Rate => "messages/s",
+            Self::Connections => "connections",
+        }
+    }
+}
+
+/// What the tables have in common.
+pub(crate) const METHOD: &str = "A search doubles the load until the thresholds fail in two tries, \
+    halves the gap until it is as small as asked for, and tries the highest that passed once more \
+    for longer. A load passes if the thresholds hold and 99 % of the messages that were due were \
+    sent and answered. Latencies count from intended times, so that a late generator can make a \
+    load fail and never pass; where it may have done so, this is said. The processes stay the same \
+    through a search.";
+
+/// What was found, and every try of it.
+pub(crate) fn sections(run: &Run) -> Vec<Section> {
+    let mut sections = vec![found(run)];
+    for ((over, contestant, tls), searches) in searches(run) {
+        let mut table = Table::new([
+            "round",
+            over.name(),
+            "sent/s",
+            "received/s",
+            "p50",
+            "p99",
+            "max",
+            "lost",
+            "outcome",
+        ]);
+        for capacity in searches {
+            let mut cells = tries(run, capacity);
+            cells.sort_by(|one, other| over.value(one).total_cmp(&over.value(other)));
+            for cell in cells {
+                table.row(try_row(capacity, cell));
+            }
+        }
+        sections.push(Section {
+            title: format!("Tries of {contestant}, {}", scheme(tls)),
+            table,
+            sentences: Vec::new(),
+        });
+    }
+    sections
+}
+
+/// Latency against load, a panel for each scheme and a line for each contestant.
+pub(crate) fn plots(run: &Run) -> Vec<Plot> {
+    let Some(over) = run.capacities.first().map(|capacity| capacity.over) else {
+        return Vec::new();
+    };
+    let mut legend = Vec::new();
+    let mut panels = Vec::new();
+    for tls in [false, true] {
+        let of_scheme: Vec<_> = searches(run).into_iter().collect();
+        let of_scheme = of_scheme.iter().filter(|((_, _, it), _)| *it == tls);
+        let mut marks = Vec::new();
+        let (mut low, mut high) = ((f64::INFINITY, f64::INFINITY), (0.0_f64, 0.0_f64));
+        for (index, ((_, contestant, _), searches)) in of_scheme.enumerate() {
+            let color = series_color(index);
+            for (quantile, width) in [(0.5, 1.2), (0.99, 2.4)] {
+                let points = curve(run, searches, quantile);
+                for &(x, y) in &points {
+                    low = (low.0.min(x), low.1.min(y));
+                    high = (high.0.max(x), high.1.max(y));
+                }
+                marks.push(Mark::Line {
+                    points: points.into_iter().map(Some).collect(),
+                    color,
+                    width,
+                });
+            }
+            let entry = ((*contestant).to_owned(), color);
+            if !legend.contains(&entry) {
+                legend.push(entry);
+            }
+        }
+        if high.0 > 0.0 {
+            panels.push(Panel {
+                title: scheme(tls).to_owned(),
+                notes: Vec::new(),
+                x: Axis::logarithmic(over.name(), Unit::Count, low.0, high.0),
+                y: Axis::fitting(
+                    "response time, p50 thin, p99 thick",
+                    Unit::Latency,
+                    low.1,
+                    high.1,
+                ),
+                marks,
+            });
+        }
+    }
+    if panels.is_empty() {
+        return Vec::new();
+    }
+    let chart = Chart {
+        title: "Latency against load".to_owned(),
+        subtitle: "every try of the searches, those that failed too".to_owned(),
+        legend,
+        panels,
+    };
+    vec![Plot {
+        name: "latency-against-load".to_owned(),
+        svg: chart.to_svg(),
+    }]
+}
+
+type Key<'a> = (Over, &'a str, bool);
+
+/// The searches of each contestant, by rounds.
+fn searches(run: &Run) -> BTreeMap<Key<'_>, Vec<&Capacity>> {
+    let mut searches: BTreeMap<Key<'_>, Vec<&Capacity>> = BTreeMap::new();
+    for capacity in &run.capacities {
+        let key = (capacity.over, capacity.contestant.as_str(), capacity.tls);
+        searches.entry(key).or_default().push(capacity);
+    }
+    searches
+}
+
+/// The cells of one search.
+fn tries<'a>(run: &'a Run, capacity: &Capacity) -> Vec<&'a Cell> {
+    let cells = run.cells().iter().filter(|cell| {
+        cell.contest.as_ref().is_some_and(|contest| {
+            contest.contestant == capacity.contestant
+                && contest.tls == capacity.tls
+                && contest.round == capacity.round
+        })
+    });
+    cells.collect()
+}
+
+fn found(run: &Run) -> Section {
+    let over = run.capacities.first().map_or(Over::Rate, |it| it.over);
+    let mut table = Table::new([
+        "contestant".to_owned(),
+        "scheme".to_owned(),
+        "rounds".to_owned(),
+        format!("highest {} that passed", over.name()),
+        "of the rounds".to_owned(),
+        "lowest that failed".to_owned(),
+        "p50 there".to_owned(),
+        "p99 there".to_owned(),
+    ]);
+    let mut sentences = Vec::new();
+    for ((over, contestant, tls), searches) in searches(run) {
+        let values = |of: fn(&Capacity) -> Option<f64>| -> Vec<f64> {
+            let mut values: Vec<f64> = searches.iter().filter_map(|it| of(it)).collect();
+            values.sort_by(f64::total_cmp);
+            values
+        };
+        let (highest, failed) = (values(|it| it.highest), values(|it| it.lowest_failed));
+        let middle = |values: &[f64]| match values {
+            [] => format::dash(),
+            values => format::rate(median(values)),
+        };
+        let span = match highest.as_slice() {
+            [first, .., last] => format!("{} to {}", format::rate(*first), format::rate(*last)),
+            [_] | [] => format::dash(),
+        };
+        let there = searches.iter().find_map(|it| {
+            let cells = tries(run, it);
+            let at = cells.into_iter().rev();
+            let mut at = at.filter(|cell| Some(over.value(cell)) == it.highest);
+            at.next().map(|cell| Quantiles::of(&cell.latency.response))
+        });
+        let there = there.unwrap_or_default();
+        table.row([
+            contestant.to_owned(),
+            scheme(tls).to_owned(),
+            searches.len().to_string(),
+            middle(&highest),
+            span,
+            middle(&failed),
+            format::latency_or_dash(there.p50_us),
+            format::latency_or_dash(there.p99_us),
+        ]);
+        sentences.extend(searches.iter().filter_map(|it| remark(it)));
+    }
+    Section {
+        title: format!("The most {} that keep the thresholds", over.name()),
+        table,
+        sentences,
+    }
+}
+
+/// What is to be known of a search beside its figures.
+fn remark(capacity: &Capacity) -> Option<String> {
+    let name = format!(
+        "{}, {}, round {}",
+        capacity.contestant,
+        scheme(capacity.tls),
+        capacity.round
+    );
+    if let Some(limit) = &capacity.limit {
+        return Some(format!("{name}: it may stand more: {limit}."));
+    }
+    match (capacity.highest, capacity.lowest_failed) {
+        (None, _) => Some(format!("{name}: no load kept the thresholds.")),
+        (Some(_), None) => Some(format!(
+            "{name}: all that was tried passed: raise `to` to find the limit."
+        )),
+        (Some(_), Some(_)) if !capacity.is_confirmed => {
+            Some(format!("{name}: the longer try did not confirm it."))
+        }
+        (Some(_), Some(_)) => None,
+    }
+}
+
+fn try_row(capacity: &Capacity, cell: &Cell) -> Vec<String> {
+    let found = Quantiles::of(&cell.latency.response);
+    let failed = cell.thresholds.iter().find(|threshold| !threshold.passed);
+    let outcome = match failed {
+        Some(threshold) => format!("{} ({})", threshold.expression, threshold.actual),
+        None => cell.assessment.verdict().to_string(),
+    };
+    vec![
+        capacity.round.to_string(),
+        format::rate(capacity.over.value(cell)),
+        format::rate(cell.rate.sent_per_s),
+        format::rate(cell.rate.received_per_s),
+        format::latency_or_dash(found.p50_us),
+        format::latency_or_dash(found.p99_us),
+        format::latency_or_dash(found.max_us),
+        format::count(cell.messages.lost),
+        outcome,
+    ]
+}
+
+/// A quantile of the response time by load, microseconds; where one was tried more than once, the
+/// median of them.
+fn curve(run: &Run, searches: &[&Capacity], quantile: f64) -> Vec<(f64, f64)> {
+    let mut points: Vec<(f64, f64)> = Vec::new();
+    for capacity in searches {
+        points.extend(tries(run, capacity).into_iter().filter_map(|cell| {
+            let value_ns = cell.latency.response.quantile_ns(quantile)?;
+            Some((capacity.over.value(cell), microseconds(value_ns as f64)))
+        }));
+    }
+    points.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1)));
+    let same = points.chunk_by(|one, other| one.0 == other.0);
+    same.map(|tries| {
+        let values: Vec<f64> = tries.iter().map(|point| point.1).collect();
+        (tries[0].0, median(&values))
+    })
+    .collect()
+}
+
+fn scheme(tls: bool) -> &'static str {
+    if tls { "wss" } else { "ws" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contest::Contest;
+    use crate::environment::Threshold;
+    use crate::run::Content;
+
+    fn tried(rate: f64, ms: u64) -> Cell {
+        let mut cell = Cell {
+            contest: Some(Contest {
+                contestant: "a".to_owned(),
+                round: 1,
+                ..Contest::default()
+            }),
+            ..Cell::default()
+        };
+        cell.parameters.rate_per_s = Some(rate);
+        cell.latency.response.record(ms * 1_000_000);
+        cell.thresholds = vec![Threshold {
+            expression: "p(99)<5ms".to_owned(),
+            actual: format!("{ms} ms"),
+            passed: ms < 5,
+        }];
+        cell
+    }
+
+    fn run() -> Run {
+        Run {
+            content: Content::Bench(vec![
+                tried(1000.0, 1),
+                tried(2000.0, 2),
+                tried(4000.0, 900),
+                tried(2000.0, 4),
+            ]),
+            capacities: vec![Capacity {
+                contestant: "a".to_owned(),
+                tls: false,
+                round: 1,
+                over: Over::Rate,
+                highest: Some(2000.0),
+                lowest_failed: Some(4000.0),
+                is_confirmed: true,
+                limit: None,
+            }],
+            ..Run::default()
+        }
+    }
+
+    #[test]
+    fn what_was_found_and_every_try_have_a_table() {
+        let run = run();
+        let sections = sections(&run);
+        let found = sections[0].table.to_text();
+        for text in ["2,000", "4,000", "4.00 ms"] {
+            assert!(found.contains(text), "{text}: {found}");
+        }
+        let tries = sections[1].table.to_text();
+        assert!(tries.contains("p(99)<5ms (900 ms)"), "{tries}");
+        assert_eq!(sections[0].sentences, [""; 0]);
+        assert_eq!(Run::parse(&run.to_json(), "run.json"), Ok(run));
+    }
+
+    #[test]
+    fn a_limit_that_is_not_the_contestants_is_said() {
+        let mut run = run();
+        run.capacities[0].limit = Some("the generator was the limit".to_owned());
+        let said = sections(&run)[0].sentences.join(" ");
+        assert!(said.contains("it may stand more: the generator"), "{said}");
+        run.capacities[0].limit = None;
+        run.capacities[0].lowest_failed = None;
+        let said = sections(&run)[0].sentences.join(" ");
+        assert!(said.contains("raise `to`"), "{said}");
+    }
+
+    #[test]
+    fn the_curve_has_each_load_once() {
+        let run = run();
+        let points = curve(&run, &[&run.capacities[0]], 0.5);
+        let loads: Vec<f64> = points.iter().map(|point| point.0).collect();
+        assert_eq!(loads, [1000.0, 2000.0, 4000.0]);
+        assert!(plots(&run)[0].svg.contains("Latency against load"));
+    }
+}
