@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::Args;
+use moonwire_load::quantity;
 use moonwire_report::{Run, Style, compare, read_run};
 
 use crate::exit::Exit;
@@ -23,6 +24,9 @@ pub(crate) struct CompareArgs {
     /// The run to judge
     #[arg(value_name = "B")]
     after: PathBuf,
+    /// Exit with 99 if a metric is worse in B by more than this share (5%), and not by chance
+    #[arg(long, value_name = "SHARE", value_parser = quantity::fraction)]
+    fail_beyond: Option<f64>,
     /// Print Markdown
     #[arg(long)]
     markdown: bool,
@@ -31,7 +35,10 @@ pub(crate) struct CompareArgs {
 const EXAMPLES: &str = "Examples:
   moonwire load ws://127.0.0.1:5083/echo -q 1000 -d 20s --json before.json
   moonwire compare before.json after.json
-  moonwire compare results/20261121T101500Z-bench results/20261122T101500Z-bench --markdown";
+  moonwire compare results/20261121T101500Z-bench results/20261122T101500Z-bench --markdown
+  moonwire compare before.json after.json --fail-beyond 5% || echo 'slower'
+
+Exit codes: 0 compared, 99 worse by more than --fail-beyond, 104 bad input.";
 
 pub(crate) fn run(args: &CompareArgs) -> Result<Exit> {
     let before = named(&args.before)?;
@@ -52,7 +59,21 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Exit> {
             color: output::colour(),
         })
     })?;
-    Ok(Exit::Success)
+    let Some(bound) = args.fail_beyond else {
+        return Ok(Exit::Success);
+    };
+    let worse = comparison.regressions_beyond(bound);
+    for clause in &worse {
+        output::complain(&format!("worse by more than {}: {clause}", percent(bound)));
+    }
+    Ok(match worse.is_empty() {
+        true => Exit::Success,
+        false => Exit::ThresholdFailed,
+    })
+}
+
+fn percent(share: f64) -> String {
+    format!("{} %", (share * 1e4).round() / 1e2)
 }
 
 /// A run under the name of its file: two runs of one scenario have the same name.

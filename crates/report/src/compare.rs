@@ -114,6 +114,22 @@ impl Comparison {
         self.sections.iter().flat_map(|section| &section.changes)
     }
 
+    /// What got worse by more than the share `bound`, and not by chance; a clause each.
+    pub fn regressions_beyond(&self, bound: f64) -> Vec<String> {
+        let mut clauses = Vec::new();
+        for section in &self.sections {
+            let beyond = |change: &&Change| {
+                let relative = change.relative.unwrap_or(0.0);
+                change.is_regression() && relative.abs() > bound
+            };
+            clauses.extend(section.changes.iter().filter(beyond).map(|change| {
+                let relative = change.relative.map_or_else(format::dash, signed_percent);
+                format!("{}: {} {relative}", section.title, change.metric)
+            }));
+        }
+        clauses
+    }
+
     /// What else is to be said: cells that only one run has, parameters that differ, and what
     /// speaks against a cell.
     pub fn remarks(&self) -> &[String] {
@@ -505,6 +521,9 @@ mod tests {
             there.text(Style::default())
         );
         assert!(find(&there, "response p50").relative.unwrap() > 0.1);
+        let beyond = |bound| there.regressions_beyond(bound).join("; ");
+        assert!(beyond(0.05).contains("response p50 +"), "{}", beyond(0.05));
+        assert_eq!(beyond(1e6), "");
         let back = compare(&slow, Some(&fast));
         assert!(!find(&back, "response p50").is_regression());
         assert!(back.text(Style::default()).contains("better"));

@@ -118,6 +118,14 @@ fn runs_are_compared_under_the_names_of_their_files() {
     for name in ["a.json (", "b.json (", "2 clients"] {
         assert!(same.stdout.contains(name), "{name}: {same:?}");
     }
+    let bound = run(moonwire()
+        .args(["compare", "--fail-beyond", "1%"])
+        .args([file("a.json"), file("b.json")]));
+    assert_eq!(
+        (bound.code, bound.stderr.as_str()),
+        (Some(0), ""),
+        "{bound:?}"
+    );
     let apart = run(moonwire()
         .arg("compare")
         .args([file("a.json"), file("other.json")]));
