@@ -7,6 +7,8 @@ use moonwire_lab::{
     BattleEvent, BattlePlace, BattleSpec, Kind, LabScenario, Roster, battle, peers_folder,
 };
 
+use moonwire_report::{Cell, Run};
+
 use super::args::{BattleArgs, RunArgs};
 use crate::exit::Exit;
 use crate::load::seed_default;
@@ -42,12 +44,21 @@ fn run(scenario: LabScenario, args: &BattleArgs, roster: &Roster) -> Result<Exit
         _ => format!("results: {}", outcome.folder.display()),
     };
     let told = sweep::tell(&outcome.run, args.json.as_deref(), args.quiet, &end);
-    let failed = |cell: &moonwire_report::Cell| cell.thresholds.iter().any(|it| !it.passed);
     let mut exit = sweep::exit_of(&outcome.run, outcome.interrupted);
-    if exit == Exit::Success && outcome.run.cells().iter().any(failed) {
+    if exit == Exit::Success && has_failed(&outcome.run) {
         exit = Exit::ThresholdFailed;
     }
     Ok(output::exit_after(exit, told))
+}
+
+/// Whether a threshold was not kept. A search goes beyond them on purpose: it has failed where no
+/// load kept them.
+fn has_failed(run: &Run) -> bool {
+    let broken = |cell: &Cell| cell.thresholds.iter().any(|it| !it.passed);
+    match run.capacities.is_empty() {
+        true => run.cells().iter().any(broken),
+        false => run.capacities.iter().any(|it| it.highest.is_none()),
+    }
 }
 
 fn spec(scenario: LabScenario, args: &BattleArgs, roster: &Roster) -> Result<BattleSpec> {

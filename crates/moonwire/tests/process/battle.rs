@@ -121,6 +121,60 @@ fn a_battle_that_is_interrupted_leaves_what_it_has_and_nobody_behind() {
     assert_eq!(ours.collect::<Vec<_>>(), [""; 0]);
 }
 
+#[test]
+fn a_search_ends_between_what_passes_and_what_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lab = moonwire();
+    lab.args(["lab", "find-max", "--contestants", "moonwire"]);
+    lab.args(["--connections", "4", "--from", "300", "--duration", "500ms"]);
+    // What is sent in half a second is known, and so is the rate at which it is too much.
+    lab.args(["--confirm", "500ms", "--thresholds", "sent<=500"]);
+    lab.arg("--out").arg(folder.path().join("out"));
+    lab.arg("--json").arg(folder.path().join("run.json"));
+    let outcome = run(&mut lab);
+    // A busy machine may make all tries INVALID.
+    assert!(matches!(outcome.code, Some(0 | INVALID)), "{outcome:?}");
+    let json = run_file(folder.path());
+    let found = &json["capacities"][0];
+    let (highest, failed) = (&found["highest"], &found["lowest_failed"]);
+    let (highest, failed) = (highest.as_f64().unwrap(), failed.as_f64().unwrap());
+    assert!(highest <= 1002.0 && highest < failed, "{found}");
+    assert!(failed <= highest * 1.03, "{found}");
+    assert!(outcome.stderr.contains("passed"), "{outcome:?}");
+    assert!(
+        outcome.stdout.contains("that keep the thresholds"),
+        "{outcome:?}"
+    );
+    let page = fs::read_to_string(folder.path().join("out/index.html")).unwrap();
+    assert!(page.contains("Latency against load"));
+    let pictures = folder.path().join("out/plots/latency-against-load.png");
+    assert!(pictures.is_file());
+}
+
+#[test]
+fn clients_of_a_server_that_is_killed_come_back_to_the_new_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lab = moonwire();
+    lab.args(["lab", "reconnect-storm", "--contestants", "moonwire"]);
+    lab.args(["--connections", "20", "--tls", "off", "--rounds", "1"]);
+    lab.args(["--conn-concurrency", "20", "--reconnect", "50ms"]);
+    lab.args(["--kill-after", "500ms", "--down-for", "200ms"]);
+    lab.args(["--duration", "5s"]);
+    lab.arg("--out").arg(folder.path().join("out"));
+    lab.arg("--json").arg(folder.path().join("run.json"));
+    let outcome = run(&mut lab);
+    assert!(matches!(outcome.code, Some(0 | INVALID)), "{outcome:?}");
+    let cell = &run_file(folder.path())["cells"][0];
+    for key in ["disconnected", "reconnected"] {
+        assert_eq!(cell["connects"][key], 20, "{cell}");
+    }
+    assert_eq!(cell["recovery"]["count"], 20, "{cell}");
+    assert_eq!(cell["server"]["died"], Value::Null, "{cell}");
+    assert_eq!(cell["thresholds"][0]["passed"], true, "{cell}");
+    let shortest_us = cell["recovery"]["min_us"].as_f64().unwrap();
+    assert!(shortest_us > 200_000.0, "it was down for 200 ms: {cell}");
+}
+
 /// The command lines of all processes there are.
 fn procfs_commands() -> impl Iterator<Item = String> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
