@@ -15,10 +15,12 @@ mod attacks;
 mod breakage;
 mod broadcast;
 mod budgets;
+mod capacity;
 mod disturbance;
 mod handover;
 mod lapps_client;
 mod memory;
+mod planted;
 mod program;
 mod run_file;
 mod services;
@@ -125,6 +127,22 @@ pub(crate) fn broadcast(seconds: u16) -> Result<ExitCode> {
     let programs = Programs::build()?;
     let mut table = Table::new("Broadcast: ten thousand subscribers");
     broadcast::subscribers(&programs, seconds, &mut table)?;
+    Ok(table.finish())
+}
+
+/// Searches for the most that servers of known capacity stand.
+pub(crate) fn capacity() -> Result<ExitCode> {
+    let programs = Programs::build()?;
+    let mut table = Table::new("Capacity: servers whose capacity is known");
+    capacity::known(&programs, &mut table)?;
+    Ok(table.finish())
+}
+
+/// Rare faults of servers, and a leak.
+pub(crate) fn planted(seconds: u16) -> Result<ExitCode> {
+    let programs = Programs::build()?;
+    let mut table = Table::new("Planted: faults that the lab has to find");
+    planted::found(&programs, seconds, &mut table)?;
     Ok(table.finish())
 }
 

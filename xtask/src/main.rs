@@ -58,6 +58,9 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["acceptance", "threading"] => acceptance::threading(),
         ["acceptance", "budgets"] => acceptance::budgets(),
         ["acceptance", "handover"] => acceptance::handover(),
+        ["acceptance", "capacity"] => acceptance::capacity(),
+        ["acceptance", "planted"] => acceptance::planted(PLANTED_S),
+        ["acceptance", "planted", "--seconds", text] => acceptance::planted(seconds(text)?),
         ["acceptance", "lapps-client"] => acceptance::lapps_client(),
         ["acceptance", "broadcast"] => acceptance::broadcast(BROADCAST_S),
         ["acceptance", "broadcast", "--seconds", text] => acceptance::broadcast(seconds(text)?),
@@ -75,6 +78,9 @@ fn seconds(text: &str) -> Result<u16> {
     ensure!((1..=3600).contains(&seconds), wrong());
     Ok(seconds)
 }
+
+/// How long servers are looked at that may leak.
+const PLANTED_S: u16 = 600;
 
 /// How long subscribers listen to broadcasts.
 const BROADCAST_S: u16 = 300;
@@ -113,4 +119,7 @@ usage: cargo xtask COMMAND
   acceptance lapps-client  clients of the LAppS protocol that nobody here wrote, 1 min each
   acceptance broadcast [--seconds N]
                            10,000 subscribers of which 100 do not read, 5 minutes
+  acceptance capacity      searches for the most that servers of known capacity stand; 4 min
+  acceptance planted [--seconds N]
+                           a leak, a loss and an order that the lab has to find; 22 min
 ";

@@ -1,7 +1,7 @@
 //! The programs under test, built for release, and the processes made of them.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -49,8 +49,12 @@ impl Programs {
 
     /// The foreign echo server with a fault.
     pub(crate) fn faulty(&self, arguments: &[&str]) -> Result<Server> {
-        let program = self.release.join("examples/faulty_server");
-        Server::start(Command::new(program).args(arguments))
+        Server::start(Command::new(self.faulty_program()).args(arguments))
+    }
+
+    /// Where the foreign echo server is.
+    pub(crate) fn faulty_program(&self) -> PathBuf {
+        self.release.join("examples/faulty_server")
     }
 
     /// The attacker, against a server; on a core that others use, it gives way to them.
@@ -106,19 +110,35 @@ impl Programs {
             .args(arguments.split(' '))
             .arg("--json")
             .arg(file.path());
-        let output = command.stdin(Stdio::null()).output()?;
-        let text = std::fs::read_to_string(file.path())?;
-        ensure!(
-            !text.is_empty(),
-            "{command:?} left no Run file:\n{}",
-            String::from_utf8_lossy(&[output.stdout, output.stderr].concat())
-        );
-        RunFile::parse(&text)
+        run_file_of(command, file.path())
+    }
+
+    /// `moonwire lab ARGUMENTS`, run to its end.
+    pub(crate) fn lab(&self, arguments: &[&str]) -> Result<RunFile> {
+        eprintln!("   moonwire lab {}", arguments.join(" "));
+        let folder = tempfile::tempdir_in(&self.results)?;
+        let file = folder.path().join("lab.json");
+        let mut command = self.moonwire(None);
+        command.arg("lab").args(arguments).arg("--json").arg(&file);
+        command.arg("--out").arg(folder.path().join("out"));
+        run_file_of(command, &file)
     }
 
     fn moonwire(&self, core: Option<u8>) -> Command {
         pinned(core, self.release.join("moonwire").as_os_str())
     }
+}
+
+/// Runs a command, and reads the file that it was to write.
+fn run_file_of(mut command: Command, file: &Path) -> Result<RunFile> {
+    let output = command.stdin(Stdio::null()).output()?;
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    ensure!(
+        !text.is_empty(),
+        "{command:?} left no Run file:\n{}",
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat())
+    );
+    RunFile::parse(&text)
 }
 
 /// A command on one core, or on any.

@@ -39,6 +39,11 @@ impl RunFile {
         value.with_context(|| format!("the Run file has no number at {pointer}"))
     }
 
+    pub(crate) fn text(&self, pointer: &str) -> Result<&str> {
+        let value = self.0.pointer(pointer).and_then(Value::as_str);
+        value.with_context(|| format!("the Run file has no text at {pointer}"))
+    }
+
     pub(crate) fn count(&self, pointer: &str) -> Result<u64> {
         let value = self.0.pointer(pointer).and_then(Value::as_u64);
         value.with_context(|| format!("the Run file has no count at {pointer}"))
