@@ -1,10 +1,12 @@
 //! What every process test needs: children that end with their test, and what they print.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -45,8 +47,9 @@ pub(crate) struct Server {
     child: Child,
     /// What it prints after it was ready.
     lines: Receiver<String>,
-    /// What it printed before it was ready.
-    said: Vec<String>,
+    /// What it printed before it was ready and no test has asked for: a service may be done with
+    /// all that it does before the server says that it listens.
+    early: RefCell<VecDeque<String>>,
     /// `ws://127.0.0.1:PORT`, as the server printed it; empty of one that does not listen.
     pub(crate) url: String,
 }
@@ -82,24 +85,19 @@ impl Server {
         let mut server = Self {
             child,
             lines,
-            said: Vec::new(),
+            early: RefCell::default(),
             url: String::new(),
         };
         loop {
             let line = server.lines.recv_timeout(PATIENCE).unwrap_or_else(|error| {
-                let said = server.said.join("\n");
-                panic!("the server does not say {ready:?} ({error}):\n{said}")
+                let said = server.early.borrow();
+                panic!("the server does not say {ready:?} ({error}): {said:?}")
             });
             if line.contains(ready) {
                 return (server, line);
             }
-            server.said.push(line);
+            server.early.get_mut().push_back(line);
         }
-    }
-
-    /// What it had printed when it got ready.
-    pub(crate) fn said(&self) -> &[String] {
-        &self.said
     }
 
     /// The next line it prints that has this text.
@@ -108,7 +106,7 @@ impl Server {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let line = self.lines.recv_timeout(left).unwrap_or_else(|error| {
+            let line = self.line_within(left).unwrap_or_else(|error| {
                 panic!("the server does not say {text:?} ({error}):\n{said}")
             });
             if line.contains(text) {
@@ -121,8 +119,13 @@ impl Server {
 
     /// The next line that it prints, to either output.
     pub(crate) fn next_line(&self) -> String {
-        let line = self.lines.recv_timeout(PATIENCE);
+        let line = self.line_within(PATIENCE);
         line.expect("a server that goes on says what the test waits for")
+    }
+
+    fn line_within(&self, patience: Duration) -> Result<String, RecvTimeoutError> {
+        let early = self.early.borrow_mut().pop_front();
+        early.map_or_else(|| self.lines.recv_timeout(patience), Ok)
     }
 
     pub(crate) fn address(&self) -> &str {
