@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
-use moonwire_net::Session;
+use moonwire_net::{HandshakeTimings, Session};
 
+use crate::audience::Hearing;
 use crate::desk::Held;
 use crate::ledger::Ledger;
 use crate::schedule::{Cursor, NEVER};
@@ -16,7 +17,16 @@ pub(crate) struct Client {
     /// The present connection; `None` while there is no socket.
     pub(crate) session: Option<Session>,
     pub(crate) state: State,
+    /// Its handshake is over and it has asked to subscribe: what is to be recorded when it may.
+    pub(crate) subscribing: Option<Upgrade>,
     pub(crate) track: Track,
+}
+
+/// What is recorded of a connection that comes up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Upgrade {
+    pub(crate) timings: HandshakeTimings,
+    pub(crate) is_compressed: bool,
 }
 
 /// What a client does.
@@ -76,6 +86,8 @@ pub(crate) struct Track {
     pub(crate) was_up: bool,
     /// It has something to flush at the end of the turn.
     pub(crate) touched: bool,
+    /// What it has heard of each publisher. Empty where each message has its own answer.
+    pub(crate) hearings: Box<[Hearing]>,
 }
 
 impl Client {
@@ -85,6 +97,7 @@ impl Client {
             number,
             session: None,
             state: State::Unborn,
+            subscribing: None,
             track: Track {
                 quota,
                 lost_ns: NEVER,

@@ -33,6 +33,8 @@ pub(crate) struct Desk {
     pub(crate) last_reply_ns: u64,
     /// When the last reply came, duplicates included.
     pub(crate) last_received_ns: u64,
+    /// Copies of what others and they published that its clients have heard, each once.
+    pub(crate) heard: u64,
     /// Clients with something to flush.
     pub(crate) touched: Vec<u32>,
     raw: Option<RawSink>,
@@ -89,7 +91,11 @@ impl Desk {
             if first && cursor.left() > 0 && !plan.is_short_lived() {
                 self.reserved.push(Reverse((begin_ns, cursor.left())));
             }
-            for _ in 0..u64::from(plan.in_flight_max).min(track.quota) {
+            let slots = match plan.is_sender(client.number) {
+                true => u64::from(plan.in_flight_max).min(track.quota),
+                false => 0,
+            };
+            for _ in 0..slots {
                 self.due.push(Reverse((begin_ns, index)));
             }
         } else if cursor.next_ns() != NEVER {

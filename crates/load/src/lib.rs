@@ -3,6 +3,7 @@
 //! The reference of a latency is the computed intended time, never a clock read after waking.
 
 mod amplify;
+mod audience;
 mod client;
 mod cpu;
 mod crew;
@@ -38,7 +39,8 @@ pub use crate::pool::PayloadSource;
 pub use crate::reconnect::Reconnect;
 pub use crate::run::{Control, Ending, LoadError, Outcome, Phase, Progress, run};
 pub use crate::scenario::{
-    Arrival, ConnectGroup, Pacing, Scenario, ScenarioError, Settings, Stop, TimeUnit, Workload,
+    Arrival, ConnectGroup, FanOut, Pacing, Scenario, ScenarioError, Settings, Stop, TimeUnit,
+    Workload,
 };
 pub use crate::slo::Slo;
 pub use crate::target::Target;

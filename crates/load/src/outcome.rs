@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use moonwire_report::{
-    Bytes, Cell, Connects, Generator, Interval, Latencies, Link, Messages, OneWay, Parameters,
-    Rate, Recovery,
+    Bytes, Cell, Connects, FanOut, Generator, Histogram, Interval, Latencies, Link, Messages,
+    OneWay, Parameters, Rate, Recovery,
 };
 
 use crate::plan::{Plan, one_way_refusal};
 use crate::records::Records;
 use crate::run::{Ending, Outcome};
-use crate::scenario::{Pacing, Scenario, Settings, Stop};
+use crate::scenario::{self, Pacing, Scenario, Settings, Stop};
 use crate::tally::Tally;
 use crate::verdict::{CLOCK_MISFIT, Evidence, assess};
 
@@ -31,7 +31,7 @@ pub(crate) fn outcome(plan: &Plan, records: &Records) -> Outcome {
         totals: &records.totals,
         connections: connections_wanted(plan, records),
         online: records.online,
-        replies: u64::from(plan.scenario.replies),
+        replies: plan.copies(),
         sends: plan.scenario.pacing != Pacing::Hold,
         unsent_waiting: records.unsent_waiting,
         unsent_down: records.unsent_down,
@@ -120,9 +120,7 @@ fn ending(plan: &Plan, records: &Records) -> Ending {
 fn cell(plan: &Plan, records: &Records) -> Cell {
     let totals = &records.totals;
     let counters = &totals.counters;
-    let expected = counters
-        .sent
-        .saturating_mul(u64::from(plan.scenario.replies));
+    let expected = counters.sent.saturating_mul(plan.copies());
     Cell {
         parameters: parameters(plan),
         messages: Messages {
@@ -154,6 +152,7 @@ fn cell(plan: &Plan, records: &Records) -> Cell {
             all_online_ms: records.all_online_ns.map(|ns| ns as f64 / 1e6),
         },
         recovery: recovery(totals),
+        fan_out: fan_out(plan, records),
         ciphers: totals.ciphers.clone(),
         bytes: Bytes {
             sent: counters.bytes_sent,
@@ -176,6 +175,33 @@ fn recovery(totals: &Tally) -> Recovery {
             .map(|(attempts, count)| (attempts.to_string(), *count))
             .collect(),
     }
+}
+
+/// Who heard what was published, and how soon.
+fn fan_out(plan: &Plan, records: &Records) -> Option<FanOut> {
+    let programme = plan.programme.as_ref()?;
+    let totals = &records.totals;
+    let reach = programme.reach();
+    let mut last = Histogram::default();
+    for last_ns in reach.last_ns {
+        last.record(last_ns);
+    }
+    let heard = &records.heard;
+    Some(FanOut {
+        publishers: plan.scenario.senders().into(),
+        subscribers: plan.scenario.listeners().into(),
+        silent: (plan.scenario.connections_total() - plan.scenario.listeners()).into(),
+        silent_cut: totals.counters.silent_cut,
+        copies_expected: totals.counters.sent.saturating_mul(plan.copies()),
+        copies: totals.counters.distinct,
+        complete: reach.complete,
+        unreached: heard.iter().filter(|heard| **heard == 0).count() as u64,
+        heard_least: heard.iter().copied().min().unwrap_or(0),
+        delivery: totals.delivery.clone(),
+        first_receiver: totals.first_receiver.clone(),
+        median_receiver: totals.median_receiver.clone(),
+        last_receiver: last,
+    })
 }
 
 /// The seconds of the run; a refused one-way latency is in none of them.
@@ -295,6 +321,8 @@ fn parameters(plan: &Plan) -> Parameters {
         stagger_ms: batches.map(|_| milliseconds(scenario.stagger.unwrap_or_default())),
         message_bytes: plan.payload_bytes() as u64,
         replies: u64::from(scenario.replies),
+        publishers: scenario.fan_out.map(|fan_out| fan_out.publishers.into()),
+        silent: scenario.fan_out.and_then(silent),
         rate_per_s: match scenario.pacing {
             Pacing::Open { rate, .. } => Some(rate),
             Pacing::Batches { .. } | Pacing::Closed { .. } | Pacing::Hold => None,
@@ -305,6 +333,11 @@ fn parameters(plan: &Plan) -> Parameters {
         link_delay_ms: scenario.link_delay.map(milliseconds),
         ..Parameters::default()
     }
+}
+
+/// Connections that do not read, where there are any.
+fn silent(fan_out: scenario::FanOut) -> Option<u64> {
+    (fan_out.silent > 0).then(|| fan_out.silent.into())
 }
 
 fn scenario_values(scenario: &Scenario) -> BTreeMap<String, serde_json::Value> {

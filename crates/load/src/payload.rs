@@ -106,27 +106,26 @@ impl EchoPayload {
 
     /// Reads the header of a payload that `connection` received and verifies the rest.
     pub(crate) fn read(&self, connection: u32, payload: &[u8]) -> Reading {
-        let Some((header, filler)) = payload.split_at_checked(HEADER_BYTES) else {
-            return Reading::Unreadable;
-        };
-        let (Some(sender), Some(seq)) = (
-            decode(&header[..CONNECTION_DIGITS]),
-            decode(&header[CONNECTION_DIGITS..CONNECTION_DIGITS + SEQUENCE_DIGITS]),
-        ) else {
-            return Reading::Unreadable;
-        };
-        let Ok(sender) = u32::try_from(sender) else {
-            return Reading::Unreadable;
-        };
-        if header != self.header(sender, seq) {
-            return Reading::Unreadable;
+        match self.read_of_anybody(payload) {
+            None => Reading::Unreadable,
+            Some((sender, ..)) if sender != connection => Reading::Foreign,
+            Some((_, seq, intact)) => Reading::Message { seq, intact },
         }
-        if sender != connection {
-            return Reading::Foreign;
+    }
+
+    /// Whose message a payload is, its sequence number, and whether the rest is what was sent;
+    /// `None` without a header.
+    pub(crate) fn read_of_anybody(&self, payload: &[u8]) -> Option<(u32, u64, bool)> {
+        let (header, filler) = payload.split_at_checked(HEADER_BYTES)?;
+        let (sender, seq) = header.split_at_checked(CONNECTION_DIGITS)?;
+        let sender = u32::try_from(decode(sender)?).ok()?;
+        let seq = decode(seq.get(..SEQUENCE_DIGITS)?)?;
+        if header != self.header(sender, seq) {
+            return None;
         }
         let intact = payload.len() == self.size
-            && filler == self.filler.slice(connection, seq, self.size - HEADER_BYTES);
-        Reading::Message { seq, intact }
+            && filler == self.filler.slice(sender, seq, self.size - HEADER_BYTES);
+        Some((sender, seq, intact))
     }
 
     /// Whether `payload` is message `seq` of `connection`, header or not.
@@ -208,7 +207,7 @@ const CONNECTION_DIGITS: usize = 5;
 const SEQUENCE_DIGITS: usize = 9;
 /// 36 bits: an altered header passes once in 69 thousand million.
 const CHECK_DIGITS: usize = 6;
-const HEADER_BYTES: usize = CONNECTION_DIGITS + SEQUENCE_DIGITS + CHECK_DIGITS;
+pub(crate) const HEADER_BYTES: usize = CONNECTION_DIGITS + SEQUENCE_DIGITS + CHECK_DIGITS;
 /// Different fillers. A prime, so that no pattern of sequence numbers keeps to a few of them.
 const FILLER_PLACES: usize = 4093;
 

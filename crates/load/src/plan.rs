@@ -8,6 +8,7 @@ use moonwire_net::{ClientTls, ConnectTarget, SessionLimits, Trust, random_mask};
 use moonwire_proto::{ClientKey, Limits, Opcode, UpgradeRequest};
 
 use crate::amplify::AmplifyPayload;
+use crate::audience::Programme;
 use crate::client::Track;
 use crate::payload::EchoPayload;
 use crate::pool::{self, Wanted};
@@ -22,6 +23,8 @@ pub(crate) struct Plan {
     pub(crate) scenario: Scenario,
     pub(crate) schedule: Schedule,
     pub(crate) content: Content,
+    /// All that is published, where it is.
+    pub(crate) programme: Option<Programme>,
     /// Addresses of the scenario's targets, in their order.
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) sources: Sources,
@@ -100,6 +103,9 @@ impl Plan {
             }),
             in_flight_max: scenario.in_flight_max().unwrap_or(u32::MAX),
             quota: scenario.messages_per_connection.unwrap_or(NEVER),
+            programme: scenario
+                .fan_out
+                .map(|fan_out| Programme::new(fan_out, scenario.listeners(), scenario.workers())),
             overdue_max: OVERDUE_MAX / scenario.connections_total() as usize,
             scenario: scenario.clone(),
             drain_ns,
@@ -168,6 +174,24 @@ impl Plan {
     /// True when messages follow replies instead of a schedule.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.scenario.pacing, Pacing::Closed { .. })
+    }
+
+    /// True of a connection that sends messages.
+    pub(crate) fn is_sender(&self, number: u32) -> bool {
+        number < self.scenario.senders()
+    }
+
+    /// True of a connection that reads nothing once it has subscribed.
+    pub(crate) fn is_silent(&self, number: u32) -> bool {
+        number >= self.scenario.listeners()
+    }
+
+    /// Copies that are to come of each message.
+    pub(crate) fn copies(&self) -> u64 {
+        match self.programme {
+            Some(_) => self.scenario.listeners().into(),
+            None => self.scenario.replies.into(),
+        }
     }
 
     /// True when connections close after their messages.

@@ -27,6 +27,8 @@ pub(crate) struct Records {
     pub(crate) sending_end_ns: u64,
     pub(crate) last_sent_ns: u64,
     pub(crate) last_received_ns: u64,
+    /// Messages that each listener has heard, where some are published.
+    pub(crate) heard: Vec<u64>,
     /// When the last worker was left without connections, if all were.
     pub(crate) died_ns: Option<u64>,
     pub(crate) stalled: bool,
@@ -77,6 +79,7 @@ impl Records {
             sending_end_ns: 0,
             last_sent_ns: 0,
             last_received_ns: 0,
+            heard: Vec::new(),
             died_ns: None,
             stalled: false,
             online: 0,
@@ -170,6 +173,7 @@ impl Records {
         self.last_sent_ns = self.last_sent_ns.max(finish.last_sent_ns);
         self.last_received_ns = self.last_received_ns.max(finish.last_received_ns);
         self.stalled |= finish.stalled;
+        self.heard.extend_from_slice(&finish.heard);
         self.row(&finish.seconds, None).add(&finish.tally, 0);
         self.finished.push(finish);
     }
@@ -299,6 +303,7 @@ mod tests {
             sending_end_ns: 0,
             last_sent_ns: 0,
             last_received_ns: 0,
+            heard: Vec::new(),
             died_ns,
             stalled: false,
         }

@@ -1,5 +1,7 @@
 //! What a received message is a reply to, and what it is worth.
 
+mod copy;
+
 use moonwire_proto::Opcode;
 
 use crate::amplify::{AmplifyPayload, AmplifyReply};
@@ -58,6 +60,14 @@ impl Desk {
         payload: &[u8],
         at_ns: u64,
     ) {
+        if let Some(programme) = &plan.programme {
+            let copy = copy::Received {
+                opcode,
+                payload,
+                at_ns,
+            };
+            return self.take_copy(plan, programme, place, track, &copy);
+        }
         let (index, number) = place;
         let judged = match &plan.content {
             Content::Echo(echo) => judge_echo(echo, number, &track.ledger, payload),

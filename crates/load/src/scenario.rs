@@ -36,6 +36,18 @@ impl Scenario {
         self.0.connections * u32::try_from(self.0.targets.len()).expect("checked against the max")
     }
 
+    /// Connections that send messages: the first ones.
+    pub(crate) fn senders(&self) -> u32 {
+        let publishers = self.0.fan_out.map(|fan_out| fan_out.publishers);
+        publishers.unwrap_or_else(|| self.connections_total())
+    }
+
+    /// Connections that are to get each message: the first ones.
+    pub(crate) fn listeners(&self) -> u32 {
+        let silent = self.0.fan_out.map_or(0, |fan_out| fan_out.silent);
+        self.connections_total().saturating_sub(silent)
+    }
+
     /// Worker threads that have at least one connection.
     pub(crate) fn workers(&self) -> u32 {
         let open = self.0.open_max.unwrap_or(u32::MAX);
@@ -59,7 +71,7 @@ impl Scenario {
 
     /// Messages that the schedule would send, where that is known before the run.
     pub fn messages_planned(&self) -> Option<u64> {
-        let connections = u64::from(self.connections_total());
+        let connections = u64::from(self.senders());
         let of_schedule = match self.0.pacing {
             Pacing::Batches { batch, batches, .. } => Some(
                 connections
@@ -125,6 +137,8 @@ pub struct Settings {
     pub payloads: Option<PayloadSource>,
     /// The frames of a message; without any it is one.
     pub fragments: Vec<FragmentShare>,
+    /// What some connections send, all get, instead of an answer each.
+    pub fan_out: Option<FanOut>,
     /// Whether frames are masked, as RFC 6455 demands; servers must refuse those that are not.
     pub masked: bool,
     /// Replies expected to each message.
@@ -208,6 +222,7 @@ impl Default for Settings {
             },
             payloads: None,
             fragments: Vec::new(),
+            fan_out: None,
             masked: true,
             replies: 1,
             pacing: Pacing::Closed { in_flight: 1 },
@@ -231,6 +246,16 @@ impl Default for Settings {
             slo: Vec::new(),
         }
     }
+}
+
+/// A few publish, all subscribe: each connection sends the text `subscribe`, gets `subscribed`, and
+/// from then on every message that any of them sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct FanOut {
+    /// Connections that send: the first ones. They hear themselves, too.
+    pub publishers: u32,
+    /// Connections that read nothing once they have subscribed: the last ones.
+    pub silent: u32,
 }
 
 /// Connections that are started together.

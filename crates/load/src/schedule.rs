@@ -11,7 +11,7 @@ use crate::scenario::{Arrival, Pacing, Scenario, Stop};
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     shape: Shape,
-    /// Connections over all workers, at least 1.
+    /// Connections that send, over all workers, at least 1; they are the first ones.
     connections: u64,
     /// No message is intended at or after this time.
     end_ns: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Cursor {
 impl Schedule {
     /// The plan of a scenario.
     pub(crate) fn new(scenario: &Scenario) -> Self {
-        let connections = u64::from(scenario.connections_total());
+        let connections = u64::from(scenario.senders());
         let end_ns = match scenario.stop {
             Stop::After(duration) => duration_ns(duration),
             Stop::Messages(_) | Stop::Schedule => NEVER,
@@ -69,7 +69,9 @@ impl Schedule {
             epoch_ns: joined_ns.saturating_add(stagger_ns),
             random: fastrand::Rng::with_seed(mix(self.seed, u64::from(connection))),
         };
-        if let Shape::Constant { rate_millihertz } = self.shape {
+        if let Shape::Constant { rate_millihertz } = self.shape
+            && cursor.left > 0
+        {
             // The first place of this connection in the common grid that has not passed yet.
             let round = u128::from(rate_millihertz) * u128::from(joined_ns)
                 / (u128::from(self.connections) * PICO);
@@ -187,6 +189,9 @@ impl Schedule {
 
     /// Messages of `connection`: all shares add up to the total, however many connections.
     fn share(&self, connection: u32) -> u64 {
+        if u64::from(connection) >= self.connections {
+            return 0;
+        }
         let of_total = self.messages.map_or(NEVER, |messages| {
             let rest = messages % self.connections;
             messages / self.connections + u64::from(u64::from(connection) < rest)

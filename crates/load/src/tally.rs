@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use moonwire_report::{Handshake, Histogram};
 
+use crate::audience::Copy;
 use crate::ledger::Reply;
 
 /// Histograms and counters of one worker and one interval, or the sum of many. About 4 MiB, all
@@ -32,6 +33,11 @@ pub(crate) struct Tally {
     pub(crate) ciphers: BTreeMap<String, u64>,
     /// From the loss of a connection until it was up again.
     pub(crate) recovery: Histogram,
+    /// From the intended send time of what is published to each that hears it, to the first of
+    /// them, and until half of them have.
+    pub(crate) delivery: Histogram,
+    pub(crate) first_receiver: Histogram,
+    pub(crate) median_receiver: Histogram,
     /// Connections that came back, by the attempts that took. Bounded by [`ATTEMPTS_MAX`].
     pub(crate) recovery_attempts: BTreeMap<u32, u64>,
     pub(crate) occupancy: Occupancy,
@@ -72,6 +78,8 @@ pub(crate) struct Counters {
     pub(crate) one_way_impossible: u64,
     /// Lines of the raw CSV that found its queue full.
     pub(crate) raw_dropped: u64,
+    /// Connections that do not read and that the server has ended.
+    pub(crate) silent_cut: u64,
 }
 
 impl Tally {
@@ -100,6 +108,17 @@ impl Tally {
             self.response.record(since_intended_ns);
             self.service.record(since_wire_ns);
             self.occupancy.leave(reply.entry.wire_ns);
+        }
+    }
+
+    /// Records a copy of what was published.
+    pub(crate) fn heard(&mut self, copy: &Copy) {
+        self.delivery.record(copy.delivery_ns);
+        if copy.is_first {
+            self.first_receiver.record(copy.delivery_ns);
+        }
+        if copy.is_median {
+            self.median_receiver.record(copy.delivery_ns);
         }
     }
 
@@ -180,7 +199,7 @@ impl Tally {
         self.occupancy = Occupancy::default();
     }
 
-    fn histograms(&self) -> [&Histogram; 14] {
+    fn histograms(&self) -> [&Histogram; 17] {
         [
             &self.response,
             &self.service,
@@ -195,11 +214,14 @@ impl Tally {
             &self.handshake.total,
             &self.handshake.response,
             &self.recovery,
+            &self.delivery,
+            &self.first_receiver,
+            &self.median_receiver,
             &self.heartbeat,
         ]
     }
 
-    fn histograms_mut(&mut self) -> [&mut Histogram; 14] {
+    fn histograms_mut(&mut self) -> [&mut Histogram; 17] {
         [
             &mut self.response,
             &mut self.service,
@@ -214,6 +236,9 @@ impl Tally {
             &mut self.handshake.total,
             &mut self.handshake.response,
             &mut self.recovery,
+            &mut self.delivery,
+            &mut self.first_receiver,
+            &mut self.median_receiver,
             &mut self.heartbeat,
         ]
     }
@@ -242,6 +267,7 @@ impl Counters {
             connections_ended,
             one_way_impossible,
             raw_dropped,
+            silent_cut,
         } = other;
         self.sent += sent;
         self.received += received;
@@ -263,6 +289,7 @@ impl Counters {
         self.connections_ended += connections_ended;
         self.one_way_impossible += one_way_impossible;
         self.raw_dropped += raw_dropped;
+        self.silent_cut += silent_cut;
     }
 }
 

@@ -8,6 +8,7 @@ mod connect;
 mod receive;
 mod send;
 mod short_lived;
+mod subscribe;
 mod unsent;
 
 use std::ops::RangeInclusive;
@@ -83,6 +84,8 @@ pub(crate) struct Finish {
     pub(crate) last_sent_ns: u64,
     /// When the last reply came; 0 if none did.
     pub(crate) last_received_ns: u64,
+    /// Messages that each of its listeners has heard, where some are published.
+    pub(crate) heard: Vec<u64>,
     /// When no connection was left, if that ended it.
     pub(crate) died_ns: Option<u64>,
     /// No reply came for so long that sending was given up.
@@ -185,6 +188,7 @@ impl<D: Driver> Worker<D> {
             .step_by(parts.workers as usize)
             .map(|number| Client::new(number, parts.plan.quota))
             .collect();
+        let clients = subscribe::with_hearings(clients, &parts.plan);
         let scenario = &parts.plan.scenario;
         let mut order: Vec<u32> = (0..clients.len() as u32).collect();
         order.sort_by_cached_key(|&index| {
@@ -267,6 +271,7 @@ impl<D: Driver> Worker<D> {
             sending_end_ns: self.sending_end_ns,
             last_sent_ns: self.desk.last_sent_ns,
             last_received_ns: self.desk.last_received_ns,
+            heard: self.heard_each(),
             died_ns: self.died_ns,
             stalled: self.stalled,
         });
@@ -289,7 +294,9 @@ impl<D: Driver> Worker<D> {
             Stage::Sending => moment_ns.min(self.desk.next_due_ns()).min(self.end_ns()),
             // Nothing more comes that would wake it.
             Stage::Draining if self.is_settled() => self.now_ns,
-            Stage::Draining => moment_ns.min(self.desk.next_held_ns()),
+            Stage::Draining => moment_ns
+                .min(self.desk.next_held_ns())
+                .min(self.next_look_ns()),
             Stage::Waiting | Stage::Closing | Stage::Done => moment_ns,
         }
     }
@@ -477,6 +484,9 @@ impl<D: Driver> Worker<D> {
             patience_ns => last_ns.saturating_add(patience_ns),
         };
         self.beat_ns = NEVER;
+        if let Some(programme) = &self.plan.programme {
+            programme.leave();
+        }
         self.desk.stop_sending();
         if let (Some(before), Some(now)) = (self.cpu_start, ThreadCpu::read()) {
             let wall_ns = self.now_ns.saturating_sub(self.start_ns());
@@ -491,6 +501,7 @@ impl<D: Driver> Worker<D> {
         self.stage_end_ns = self.now_ns + CLOSE_PATIENCE_NS;
         self.next_connect = self.clients.len();
         for index in 0..self.clients.len() {
+            self.listen_again(index as u32);
             if let Some(session) = &mut self.clients[index].session {
                 session.close(CloseCode::NORMAL, "");
                 self.flush(index as u32);
@@ -560,7 +571,9 @@ impl<D: Driver> Worker<D> {
     }
 
     fn is_settled(&self) -> bool {
-        self.desk.tally.occupancy.in_flight() == 0 && self.desk.next_held_ns() == NEVER
+        self.desk.tally.occupancy.in_flight() == 0
+            && self.desk.next_held_ns() == NEVER
+            && self.has_heard_all()
     }
 
     fn start_ns(&self) -> u64 {

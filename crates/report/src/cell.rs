@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::contest::Contest;
 use crate::counts::{Bytes, Connects, Messages, Rate};
 use crate::environment::{Generator, Link, Server, Threshold};
+use crate::fan_out::FanOut;
 use crate::growth::Growth;
 use crate::histogram::Histogram;
 use crate::interval::Interval;
@@ -40,6 +41,8 @@ pub struct Cell {
     pub connects: Connects,
     /// How lost connections came back.
     pub recovery: Recovery,
+    /// Who heard what was published, where that was the load.
+    pub fan_out: Option<FanOut>,
     /// Connections that came up over TLS, by the cipher suite they agreed on.
     pub ciphers: BTreeMap<String, u64>,
     /// Byte counters.
@@ -90,6 +93,12 @@ pub struct Parameters {
     /// Most connections open at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_max: Option<u64>,
+    /// Connections that publish what all of them hear.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub publishers: Option<u64>,
+    /// Connections among them that do not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silent: Option<u64>,
     /// Handshakes in flight at once, where they are varied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connect_concurrency: Option<u64>,
@@ -240,6 +249,8 @@ impl Parameters {
         part("p", self.in_flight.and_then(count), "");
         part("m", self.messages_per_connection.and_then(count), "");
         part("o", self.open_max.and_then(count), "");
+        part("pub", self.publishers.and_then(count), "");
+        part("silent", self.silent.and_then(count), "");
         part("h", self.connect_concurrency.and_then(count), "");
         part("s", count(self.message_bytes), "");
         part("r", count(self.replies), "");
@@ -292,6 +303,8 @@ struct CellOut<'a> {
     connects: Connects,
     #[serde(skip_serializing_if = "Option::is_none")]
     recovery: Option<RecoveryOut<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fan_out: &'a Option<FanOut>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     ciphers: &'a BTreeMap<String, u64>,
     bytes: Bytes,
@@ -371,6 +384,7 @@ impl<'a> CellOut<'a> {
             handshake: HandshakeOut::of(&cell.handshake),
             connects: cell.connects,
             recovery: RecoveryOut::of(&cell.recovery),
+            fan_out: &cell.fan_out,
             ciphers: &cell.ciphers,
             bytes: cell.bytes,
             rate: cell.rate,
@@ -469,6 +483,8 @@ struct CellIn {
     #[serde(default)]
     recovery: RecoveryIn,
     #[serde(default)]
+    fan_out: Option<FanOut>,
+    #[serde(default)]
     ciphers: BTreeMap<String, u64>,
     #[serde(default)]
     bytes: Bytes,
@@ -561,6 +577,7 @@ impl From<CellIn> for Cell {
                 time: file.histograms.recovery,
                 attempts: file.recovery.attempts,
             },
+            fan_out: file.fan_out,
             ciphers: file.ciphers,
             bytes: file.bytes,
             rate: file.rate,

@@ -20,6 +20,14 @@ pub enum Metric {
 /// A latency that a cell has a histogram of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Latency {
+    /// Published to each that hears it.
+    Delivery,
+    /// Published to the first that hears it.
+    FirstReceiver,
+    /// Published until the last one has heard it.
+    LastReceiver,
+    /// Published until half of all have heard it.
+    MedianReceiver,
     /// Intended send time to the first reply.
     FirstReply,
     /// All of a handshake.
@@ -82,6 +90,8 @@ pub enum Figure {
     RateReceived,
     /// Messages per second.
     RateSent,
+    /// Share of the copies of what was published that were heard, 0 to 1.
+    Reach,
     /// Replies.
     Received,
     /// Connections that came back.
@@ -100,8 +110,12 @@ pub enum Figure {
     ServerMemoryPeak,
     /// Resident memory that each connection added to what was measured, bytes.
     ServerMemoryPerConnection,
+    /// Connections that do not read and that the server has ended.
+    SilentCut,
     /// Messages nobody asked for.
     Unexpected,
+    /// Subscribers that heard nothing.
+    Unreached,
     /// Messages that were due and never sent.
     Unsent,
 }
@@ -138,6 +152,7 @@ impl Metric {
             Self::Figure(figure) => match figure {
                 Figure::RateReceived
                 | Figure::RateSent
+                | Figure::Reach
                 | Figure::Received
                 | Figure::Reconnected
                 | Figure::Recovered
@@ -155,7 +170,9 @@ impl Metric {
                 | Figure::ServerCpuPerMessage
                 | Figure::ServerMemoryPeak
                 | Figure::ServerMemoryPerConnection
+                | Figure::SilentCut
                 | Figure::Unexpected
+                | Figure::Unreached
                 | Figure::Unsent => false,
             },
         }
@@ -173,7 +190,7 @@ impl Metric {
                 Figure::ServerMemoryPeak | Figure::ServerMemoryPerConnection => {
                     format::bytes(value)
                 }
-                Figure::Recovered => format::percent(value),
+                Figure::Reach | Figure::Recovered => format::percent(value),
                 Figure::ServerCpu => format!("{value:.3} cores"),
                 Figure::ConnectsFailed
                 | Figure::Corrupt
@@ -187,7 +204,9 @@ impl Metric {
                 | Figure::Reordered
                 | Figure::Sent
                 | Figure::ServerCpuPerMessage
+                | Figure::SilentCut
                 | Figure::Unexpected
+                | Figure::Unreached
                 | Figure::Unsent => format::rate(value),
             },
         }
@@ -224,7 +243,12 @@ impl Latency {
 
     /// Its histogram; `None` where it was refused.
     pub(crate) fn histogram(self, cell: &Cell) -> Option<&Histogram> {
+        let fan_out = cell.fan_out.as_ref();
         Some(match self {
+            Self::Delivery => &fan_out?.delivery,
+            Self::FirstReceiver => &fan_out?.first_receiver,
+            Self::LastReceiver => &fan_out?.last_receiver,
+            Self::MedianReceiver => &fan_out?.median_receiver,
             Self::FirstReply => &cell.latency.first_reply,
             Self::Handshake => &cell.handshake.total,
             Self::HandshakeTcp => &cell.handshake.tcp,
@@ -307,6 +331,9 @@ impl Figure {
                 let back = cell.connects.reconnected.min(lost);
                 return (lost > 0).then(|| back as f64 / lost as f64);
             }
+            Self::Reach => return cell.fan_out.as_ref()?.reach(),
+            Self::SilentCut => cell.fan_out.as_ref()?.silent_cut,
+            Self::Unreached => cell.fan_out.as_ref()?.unreached,
             Self::Reordered => cell.messages.reordered,
             Self::Sent => cell.messages.sent,
             Self::Unexpected => cell.messages.unexpected,
@@ -337,7 +364,11 @@ fn name_of<'a, T: PartialEq>(names: &[(&'a str, T)], value: &T) -> &'a str {
     found.map_or("", |(name, _)| name)
 }
 
-const LATENCIES: [(&str, Latency); 13] = [
+const LATENCIES: [(&str, Latency); 17] = [
+    ("delivery", Latency::Delivery),
+    ("first_receiver", Latency::FirstReceiver),
+    ("last_receiver", Latency::LastReceiver),
+    ("median_receiver", Latency::MedianReceiver),
     ("first_reply", Latency::FirstReply),
     ("handshake", Latency::Handshake),
     ("handshake.total", Latency::Handshake),
@@ -353,7 +384,7 @@ const LATENCIES: [(&str, Latency); 13] = [
     ("slot_wait", Latency::SlotWait),
 ];
 
-const FIGURES: [(&str, Figure); 21] = [
+const FIGURES: [(&str, Figure); 24] = [
     ("connects.failed", Figure::ConnectsFailed),
     ("corrupt", Figure::Corrupt),
     ("disconnected", Figure::Disconnected),
@@ -364,6 +395,7 @@ const FIGURES: [(&str, Figure); 21] = [
     ("online_s", Figure::OnlineS),
     ("received_rate", Figure::RateReceived),
     ("rate", Figure::RateSent),
+    ("reach", Figure::Reach),
     ("received", Figure::Received),
     ("reconnected", Figure::Reconnected),
     ("recovered", Figure::Recovered),
@@ -376,14 +408,17 @@ const FIGURES: [(&str, Figure); 21] = [
         "server.memory_per_connection",
         Figure::ServerMemoryPerConnection,
     ),
+    ("silent_cut", Figure::SilentCut),
     ("unexpected", Figure::Unexpected),
+    ("unreached", Figure::Unreached),
     ("unsent", Figure::Unsent),
 ];
 
 /// What an unknown name is answered with.
 pub const METRICS: &str = "use p(99), min, mean, max of response, service, send_lag, slot_wait, \
-     first_reply, round_trip_seed, one_way, recovery, handshake[.tcp|.tls|.upgrade], or sent, \
-     received, lost, duplicate, reordered, corrupt, unexpected, unsent, errors, connects.failed, \
+     first_reply, round_trip_seed, one_way, recovery, delivery, first_receiver, median_receiver, \
+     last_receiver, handshake[.tcp|.tls|.upgrade], or sent, received, reach, unreached, \
+     silent_cut, lost, duplicate, reordered, corrupt, unexpected, unsent, errors, connects.failed, \
      disconnected, reconnected, recovered, leaks, rate, received_rate, online_s, server.cpu, \
      server.cpu_per_message, server.memory_peak, server.memory_per_connection";
 

@@ -2,6 +2,7 @@
 
 use crate::cell::Cell;
 use crate::environment::{Environment, Link, Server};
+use crate::fan_out::FanOut;
 use crate::format;
 use crate::growth::Growth;
 use crate::run::Run;
@@ -136,6 +137,33 @@ pub(crate) fn connections(cell: &Cell) -> String {
         text.push_str(&format!("; all online after {}", format::latency(ms * 1e3)));
     }
     text
+}
+
+/// Who heard what was published, in one line.
+pub(crate) fn fan_out(fan_out: &FanOut) -> String {
+    let mut parts = vec![format!(
+        "{} of {} copies for {} subscribers of {} publishers",
+        format::count(fan_out.copies),
+        format::count(fan_out.copies_expected),
+        format::count(fan_out.subscribers),
+        format::count(fan_out.publishers)
+    )];
+    if fan_out.unreached > 0 {
+        let unreached = format::count(fan_out.unreached);
+        parts.push(format!("{unreached} subscribers heard nothing"));
+    }
+    if fan_out.copies < fan_out.copies_expected {
+        let least = format::count(fan_out.heard_least);
+        parts.push(format!("the least any of them heard is {least} messages"));
+    }
+    if fan_out.silent > 0 {
+        parts.push(format!(
+            "{} of {} that do not read were ended by the server",
+            format::count(fan_out.silent_cut),
+            format::count(fan_out.silent)
+        ));
+    }
+    parts.join("; ")
 }
 
 /// What the server's memory did over the run, with its 95 % interval; `None` without samples.

@@ -242,14 +242,22 @@ fn traffic(cell: &Cell) -> String {
             format::rate(rate.sent_per_s)
         ),
     ]);
+    let kind = if cell.fan_out.is_some() {
+        "copies"
+    } else {
+        "replies"
+    };
     table.row([
         "Received".to_owned(),
         format!(
-            "{} replies: {}/s",
+            "{} {kind}: {}/s",
             format::count(messages.received),
             format::rate(rate.received_per_s)
         ),
     ]);
+    if let Some(fan_out) = &cell.fan_out {
+        table.row(["Reach".to_owned(), sentences::fan_out(fan_out)]);
+    }
     table.row(["Faults".to_owned(), faults(cell)]);
     table.row([
         "Bytes".to_owned(),

@@ -80,6 +80,14 @@ pub(crate) fn latencies(cell: &Cell) -> Vec<(&'static str, &Histogram)> {
         ("  upgrade", &handshake.upgrade),
         ("recovery", &cell.recovery.time),
     ]);
+    if let Some(fan_out) = &cell.fan_out {
+        all.extend([
+            ("delivery", &fan_out.delivery),
+            ("  first receiver", &fan_out.first_receiver),
+            ("  median receiver", &fan_out.median_receiver),
+            ("  last receiver", &fan_out.last_receiver),
+        ]);
+    }
     all.retain(|(_, histogram)| !histogram.is_empty());
     all
 }

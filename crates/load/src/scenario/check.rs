@@ -6,9 +6,10 @@ use moonwire_net::random_mask;
 use moonwire_proto::{ClientKey, UpgradeRequest, WebSocketVersion};
 
 use crate::fragments;
+use crate::payload::HEADER_BYTES;
 use crate::reconnect::Reconnect;
 
-use super::{AMPLIFY_SIZE_MIN, Pacing, SIZE_MAX, ScenarioError, Settings, Stop, Workload};
+use super::{AMPLIFY_SIZE_MIN, FanOut, Pacing, SIZE_MAX, ScenarioError, Settings, Stop, Workload};
 
 /// Checks the settings; the error says the first mistake.
 pub(super) fn check(settings: &Settings) -> Result<(), ScenarioError> {
@@ -17,6 +18,7 @@ pub(super) fn check(settings: &Settings) -> Result<(), ScenarioError> {
     check_short_lived(settings)?;
     check_reconnect(settings)?;
     check_workload(settings)?;
+    check_fan_out(settings)?;
     fragments::check(&settings.fragments)?;
     check_headers(settings)
 }
@@ -151,6 +153,48 @@ fn check_stagger(settings: &Settings) -> Result<(), ScenarioError> {
             "a stagger of {stagger:?} is longer than the duration of {duration:?}, so that some \
              connections would never send: give a shorter one"
         ));
+    }
+    Ok(())
+}
+
+/// A few publish, all subscribe.
+fn check_fan_out(settings: &Settings) -> Result<(), ScenarioError> {
+    let Some(fan_out) = settings.fan_out else {
+        return Ok(());
+    };
+    let FanOut { publishers, silent } = fan_out;
+    let Some(listeners) = settings.connections.checked_sub(silent) else {
+        return mistake("more connections are silent than there are");
+    };
+    if publishers == 0 || publishers > listeners {
+        return mistake(format!(
+            "publishers must be from 1 to the {listeners} connections that read"
+        ));
+    }
+    if u64::from(publishers) * u64::from(listeners) > HEARINGS_MAX {
+        return mistake(format!(
+            "{publishers} publishers times {listeners} that hear them are more than the \
+             {HEARINGS_MAX} that can be followed"
+        ));
+    }
+    if settings.targets.len() > 1 {
+        return mistake("what is published at one URL is not heard at another: give one");
+    }
+    let has_numbers = match settings.workload {
+        Workload::Echo { size, .. } => size >= HEADER_BYTES && settings.payloads.is_none(),
+        Workload::Alternating { .. } | Workload::Amplify { .. } => false,
+    };
+    if !has_numbers || settings.replies != 1 {
+        return mistake(format!(
+            "what is published is known by the numbers in it: it needs messages of our own of at \
+             least {HEADER_BYTES} bytes, one reply each"
+        ));
+    }
+    if settings.messages_per_connection.is_some() || settings.raw_csv.is_some() {
+        return mistake(
+            "subscribers stay, and have no line each: give no number of messages per connection \
+             and no CSV",
+        );
     }
     Ok(())
 }
@@ -305,6 +349,8 @@ fn mistake<T>(sentence: impl Into<String>) -> Result<T, ScenarioError> {
 
 /// Connections of one run: their number takes 30 bits of a payload's header.
 const CONNECTIONS_MAX: u32 = 10_000_000;
+/// Publishers times those that hear them: 640 MiB.
+const HEARINGS_MAX: u64 = 1 << 24;
 /// Worker threads of one run.
 const THREADS_MAX: u32 = 1024;
 /// Messages in flight on one connection; each costs 32 bytes of ledger.

@@ -4,11 +4,11 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use moonwire_net::{Driver, Flushed, HandshakeTimings, Session, SocketId, Time, random_mask};
+use moonwire_net::{Driver, Flushed, Session, SocketId, Time, random_mask};
 use moonwire_proto::ClientKey;
 
 use super::{SECOND_NS, Stage, Worker};
-use crate::client::State;
+use crate::client::{State, Upgrade};
 use crate::reconnect::RECONNECT_DELAY_MIN;
 use crate::schedule::{NEVER, duration_ns};
 
@@ -126,7 +126,11 @@ impl<D: Driver> Worker<D> {
     }
 
     /// The server accepted.
-    pub(super) fn upgraded(&mut self, index: u32, timings: &HandshakeTimings, is_compressed: bool) {
+    pub(super) fn upgraded(&mut self, index: u32, upgrade: &Upgrade) {
+        let &Upgrade {
+            timings,
+            is_compressed,
+        } = upgrade;
         self.release_handshake();
         self.progress_ns = self.now_ns;
         self.up += 1;
@@ -186,6 +190,7 @@ impl<D: Driver> Worker<D> {
         match client.state {
             State::Connecting => {
                 client.state = State::Ended;
+                client.subscribing = None;
                 // One that this end breaks off at the end of the run has not failed.
                 let has_failed = self.stage < Stage::Closing;
                 self.desk.tally.counters.connects_failed += u64::from(has_failed);
@@ -195,7 +200,7 @@ impl<D: Driver> Worker<D> {
                 let early = matches!(self.stage, Stage::Sending | Stage::Draining)
                     && client.state == State::Up;
                 client.state = State::Ended;
-                if early {
+                if early && !self.plan.is_silent(client.number) {
                     self.desk.tally.counters.disconnected += 1;
                     client.track.lost_ns = self.now_ns;
                 }

@@ -2,13 +2,12 @@
 
 use std::io;
 
-use moonwire_net::{
-    Completion, Driver, HandshakeTimings, ReceiveBuffer, Session, SessionEvent, SocketId, Time,
-};
+use moonwire_net::{Completion, Driver, ReceiveBuffer, Session, SessionEvent, SocketId, Time};
 use moonwire_proto::{CloseCode, Response};
 
 use super::{Stage, Worker};
-use crate::client::State;
+use crate::audience::SUBSCRIBED;
+use crate::client::{State, Upgrade};
 
 /// What an event means for its client, once nothing of it is borrowed any more.
 enum Consequence {
@@ -20,10 +19,9 @@ enum Consequence {
         error: Option<String>,
     },
     /// The handshake is over.
-    Upgraded {
-        timings: HandshakeTimings,
-        is_compressed: bool,
-    },
+    Upgraded(Upgrade),
+    /// The connection hears from now on what is published.
+    Subscribed,
 }
 
 impl<D: Driver> Worker<D> {
@@ -77,6 +75,12 @@ impl<D: Driver> Worker<D> {
             let Some(session) = &mut client.session else {
                 continue;
             };
+            if client.subscribing.is_some() && session.is_open() {
+                self.desk.tally.error(NOT_SUBSCRIBED);
+                session.abort();
+                self.flush(index);
+                continue;
+            }
             let untaken_bytes = self.driver.untaken_bytes(session.socket());
             let event = session.on_deadline(untaken_bytes, now);
             let consequence = event.and_then(consequence);
@@ -135,6 +139,10 @@ impl<D: Driver> Worker<D> {
         };
         while let Some(event) = session.poll(&mut input, now) {
             if let SessionEvent::Message { opcode, payload } = event {
+                if client.subscribing.is_some() && payload == SUBSCRIBED {
+                    upgraded = Some(Consequence::Subscribed);
+                    continue;
+                }
                 let place = (index, client.number);
                 self.desk.take_message(
                     &self.plan,
@@ -147,7 +155,9 @@ impl<D: Driver> Worker<D> {
                 continue;
             }
             match consequence(event) {
-                consequence @ Some(Consequence::Upgraded { .. }) => upgraded = consequence,
+                consequence @ Some(Consequence::Upgraded(_) | Consequence::Subscribed) => {
+                    upgraded = consequence;
+                }
                 consequence @ Some(Consequence::Ended { .. }) => ended = consequence,
                 None => {}
             }
@@ -187,10 +197,15 @@ impl<D: Driver> Worker<D> {
     fn apply(&mut self, index: u32, consequence: Option<Consequence>) {
         match consequence {
             None => {}
-            Some(Consequence::Upgraded {
-                timings,
-                is_compressed,
-            }) => self.upgraded(index, &timings, is_compressed),
+            Some(Consequence::Upgraded(upgrade)) if self.plan.programme.is_some() => {
+                self.subscribe(index, upgrade);
+            }
+            Some(Consequence::Upgraded(upgrade)) => self.upgraded(index, &upgrade),
+            Some(Consequence::Subscribed) => self.subscribed(index),
+            Some(Consequence::Ended { error: Some(_), .. }) if self.is_settled_silence(index) => {
+                self.desk.tally.counters.silent_cut += 1;
+                self.end(index);
+            }
             Some(Consequence::Ended { code, error }) => {
                 let state = self.clients[index as usize].state;
                 if matches!(state, State::Up | State::Leaving) {
@@ -232,10 +247,10 @@ impl Freshness {
 fn consequence(event: SessionEvent<'_>) -> Option<Consequence> {
     let (code, error) = match event {
         SessionEvent::Upgraded { response, timings } => {
-            return Some(Consequence::Upgraded {
+            return Some(Consequence::Upgraded(Upgrade {
                 timings,
                 is_compressed: response.deflate().is_some(),
-            });
+            }));
         }
         SessionEvent::Refused { status, response } => (ABNORMAL, Some(refusal(status, &response))),
         SessionEvent::Closed {
@@ -276,6 +291,7 @@ fn farewell(code: u16, reason: &str) -> String {
     }
 }
 
+const NOT_SUBSCRIBED: &str = "the server did not answer `subscribe` with `subscribed` in time";
 /// About 3 us each, so that what is due waits some 200 us at most.
 const COMPLETIONS_PER_TURN: usize = 64;
 /// Small buffers that share a stamp, which is at most some 25 us old then.

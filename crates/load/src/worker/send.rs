@@ -177,13 +177,16 @@ impl<D: Driver> Worker<D> {
             return now_ns;
         }
         let wire_ns = self.read_clock();
-        let track = &mut self.clients[index as usize].track;
+        let Client { track, number, .. } = &mut self.clients[index as usize];
         for message in self.outgoing.drain(..) {
             let Outgoing {
                 intended_ns,
                 ready_ns,
                 created_at,
             } = message;
+            if let Some(programme) = &self.plan.programme {
+                programme.publish(*number, track.ledger.next_seq(), intended_ns);
+            }
             if self.plan.link_delay_ns > 0 {
                 let held = held(&self.plan, index, track, wire_ns, created_at);
                 self.desk.hold(held);

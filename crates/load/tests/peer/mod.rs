@@ -7,6 +7,8 @@
     reason = "a helper of tests is a test: it may panic, and its output is shown on failure"
 )]
 
+pub(crate) mod broadcast;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -66,6 +66,13 @@ pub(crate) struct ConnectionArgs {
     /// Connections open at once, from the SYN until the socket is closed, 0 for no limit
     #[arg(long, value_name = "CONNS", requires = "per_connection", value_parser = quantity::count)]
     pub(crate) open_max: Option<u64>,
+    /// Connections that publish what all of them hear: each sends the text `subscribe`, gets
+    /// `subscribed`, and from then on every message of all publishers
+    #[arg(long, value_name = "CONNS", value_parser = quantity::positive)]
+    pub(crate) publishers: Option<u64>,
+    /// Connections among -c that subscribe and do not read
+    #[arg(long, value_name = "CONNS", requires = "publishers", value_parser = quantity::positive)]
+    pub(crate) silent: Option<u64>,
     /// What follows a connection that failed or was lost: `never`, the pause before it is opened
     /// again, or pauses that double, `exponential:100ms..10s`; `exponential-jitter:100ms..10s`
     /// draws each of them between 0 and that

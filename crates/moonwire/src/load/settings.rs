@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use moonwire_load::{
-    Arrival, ConnectGroup, DeflateOffer, FragmentShare, Pacing, PayloadSource, Reconnect, Settings,
-    Slo, Stop, Target, TimeUnit as LoadTimeUnit, WebSocketVersion, Workload,
+    Arrival, ConnectGroup, DeflateOffer, FanOut, FragmentShare, Pacing, PayloadSource, Reconnect,
+    Settings, Slo, Stop, Target, TimeUnit as LoadTimeUnit, WebSocketVersion, Workload,
 };
 
-use super::args::{LoadArgs, MessageArgs, PacingArgs, Payload, TimeUnit};
+use super::args::{ConnectionArgs, LoadArgs, MessageArgs, PacingArgs, Payload, TimeUnit};
 use moonwire_load::quantity;
 
 /// The settings of one load run; every mistake is one sentence.
@@ -54,6 +54,7 @@ pub(super) fn resolve(args: &LoadArgs) -> Result<Settings> {
             Some(shares) => FragmentShare::parse_all(shares)?,
             None => Vec::new(),
         },
+        fan_out: fan_out(connections)?,
         masked: !args.message.no_mask,
         replies: u16::try_from(replies(&args.message))
             .map_err(|_| anyhow!("--replies is at most {}", u16::MAX))?,
@@ -80,6 +81,20 @@ pub(super) fn resolve(args: &LoadArgs) -> Result<Settings> {
         slo,
         ..Settings::default()
     })
+}
+
+/// What a few send and all hear, if that is asked for.
+fn fan_out(connections: &ConnectionArgs) -> Result<Option<FanOut>> {
+    let Some(publishers) = connections.publishers else {
+        return Ok(None);
+    };
+    Ok(Some(FanOut {
+        publishers: small(publishers, "--publishers")?,
+        silent: match connections.silent {
+            Some(silent) => small(silent, "--silent")?,
+            None => 0,
+        },
+    }))
 }
 
 /// One core is left to the server, which is the neighbour on most desks.

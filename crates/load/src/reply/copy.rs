@@ -1,0 +1,86 @@
+//! Copies of what was published, taken by those who hear them.
+
+use moonwire_proto::Opcode;
+
+use crate::audience::{Heard, Programme};
+use crate::client::Track;
+use crate::desk::Desk;
+use crate::ledger::Settled;
+use crate::plan::{Content, Plan};
+
+/// A message that a connection received.
+pub(super) struct Received<'a> {
+    pub(super) opcode: Opcode,
+    pub(super) payload: &'a [u8],
+    pub(super) at_ns: u64,
+}
+
+impl Desk {
+    /// Takes a copy; `place` is the client's index and its number among all.
+    pub(super) fn take_copy(
+        &mut self,
+        plan: &Plan,
+        programme: &Programme,
+        place: (u32, u32),
+        track: &mut Track,
+        received: &Received<'_>,
+    ) {
+        let (index, number) = place;
+        // What it left unread comes when it closes.
+        if plan.is_silent(number) {
+            return;
+        }
+        let &Received {
+            opcode,
+            payload,
+            at_ns,
+        } = received;
+        let read = match &plan.content {
+            Content::Echo(echo) => echo.read_of_anybody(payload),
+            Content::Amplify(_) => None,
+        };
+        let Some((publisher, seq, intact)) = read else {
+            // Whose it was cannot be said, so that it is lost as well.
+            self.tally.counters.received += 1;
+            self.tally.counters.corrupt += 1;
+            return;
+        };
+        let Some(hearing) = track.hearings.get_mut(publisher as usize) else {
+            self.tally.counters.unexpected += 1;
+            return;
+        };
+        if opcode != plan.opcode(seq) {
+            self.tally
+                .error("a copy has another opcode than its message");
+        }
+        self.last_received_ns = at_ns;
+        let heard = hearing.take(seq);
+        if heard == Heard::Again {
+            self.tally.counters.received += 1;
+            self.tally.counters.duplicate += 1;
+            return;
+        }
+        self.heard += 1;
+        self.tally.counters.corrupt += u64::from(!intact);
+        if let Some(copy) = programme.hear(publisher, seq, at_ns) {
+            self.tally.heard(&copy);
+        }
+        if publisher != number {
+            self.tally.counters.received += 1;
+            self.tally.counters.distinct += 1;
+            self.tally.counters.reordered += u64::from(heard == Heard::Late);
+            return;
+        }
+        // Its own copy is what a publisher waits for.
+        match track.ledger.settle(seq) {
+            Settled::Reply(reply) => {
+                self.replied(&reply, at_ns);
+                if reply.frees_slot {
+                    self.free_slot(plan, index, track, at_ns);
+                }
+            }
+            Settled::Late => self.replied_late(at_ns),
+            Settled::Duplicate | Settled::Unknown => self.tally.counters.unexpected += 1,
+        }
+    }
+}
