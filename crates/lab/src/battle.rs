@@ -5,6 +5,7 @@ mod capacity;
 mod cell;
 mod fault;
 mod limit;
+mod path;
 mod plan;
 mod search;
 
@@ -19,11 +20,13 @@ use moonwire_load::Progress;
 use moonwire_report::{Cell, Content, Environment, Run, Verdict};
 
 use self::cell::Site;
+use self::path::Path;
 use crate::bench::BenchError;
 use crate::bench::folder::ResultFolder;
 use crate::bench::plan::{Cores, core_list};
 use crate::contestant::{Contestant, Surroundings, write_certificate};
 use crate::environment;
+use crate::link::LinkError;
 use crate::scenario::LabScenario;
 
 /// What to run.
@@ -107,6 +110,8 @@ pub type BattleObserver<'a> = dyn FnMut(&BattleEvent<'_>) + Send + 'a;
 pub enum BattleError {
     /// A contestant is not installed, or cannot do what the scenario asks for.
     Contestant(String),
+    /// There is no link, or not the one that was asked for.
+    Link(LinkError),
     /// A folder or file of the results cannot be written.
     Output(String),
 }
@@ -115,6 +120,7 @@ impl fmt::Display for BattleError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Contestant(sentence) | Self::Output(sentence) => to.write_str(sentence),
+            Self::Link(error) => error.fmt(to),
         }
     }
 }
@@ -139,17 +145,18 @@ pub fn battle(
     let bouts = plan::bouts(spec)?;
     let folder = ResultFolder::create(spec.out.as_deref(), &spec.scenario.name)?;
     let cores = Cores::of_this_process();
-    let around = surroundings(spec, &folder);
+    let link = path::establish(spec, &cores, stop)?;
+    let around = surroundings(spec, &folder, &link);
     let versions = versions(spec, &around)?;
     write_certificate(&around.certificate, &around.key).map_err(BattleError::Output)?;
     let mut run = Run {
         name: spec.scenario.name.clone(),
-        environment: describe(spec, &cores, versions),
+        environment: describe(spec, &cores, &link, versions),
         rules: Some(spec.scenario.rules.clone()),
         capacities: Vec::new(),
         content: Content::Bench(Vec::new()),
     };
-    let site = Site::new(spec, cores, around, stop);
+    let site = Site::new(spec, cores, around, &link, stop);
     let mut cells: Vec<Cell> = Vec::new();
     for (index, bout) in bouts.iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
@@ -209,9 +216,11 @@ fn note_partial(run: &mut Run, planned: usize) {
     }
 }
 
-fn surroundings(spec: &BattleSpec, folder: &ResultFolder) -> Surroundings {
+fn surroundings(spec: &BattleSpec, folder: &ResultFolder, link: &Path) -> Surroundings {
     let folder = std::path::absolute(folder.path()).unwrap_or_else(|_| folder.path().to_owned());
     let mut around = Surroundings::new(&spec.program, &spec.peers, &folder);
+    around.at = link.link.server_end();
+    around.address = link.link.server_address();
     // What the loads expect of every message; all of them expect the same.
     let loads = spec.scenario.loads();
     around.replies = loads.first().map_or(1, |load| load.settings.replies.into());
@@ -233,9 +242,17 @@ fn versions(
     Ok(versions)
 }
 
-fn describe(spec: &BattleSpec, cores: &Cores, versions: BTreeMap<String, String>) -> Environment {
+fn describe(
+    spec: &BattleSpec,
+    cores: &Cores,
+    path: &Path,
+    versions: BTreeMap<String, String>,
+) -> Environment {
     let mut environment = environment::describe(spec.command_line.clone(), spec.seed);
     environment.versions.extend(versions);
+    if let Ok(sysctls) = path.link.in_server(environment::sysctls) {
+        environment.sysctls = sysctls;
+    }
     let placement = match cores.server.is_empty() {
         true => "nobody is pinned: there is one processor".to_owned(),
         false => format!(
@@ -256,6 +273,7 @@ fn describe(spec: &BattleSpec, cores: &Cores, versions: BTreeMap<String, String>
         ("placement", placement),
         ("backends", backend),
         ("tls", TLS_POLICY.to_owned()),
+        ("link", path.link.kind().to_string()),
     ];
     let notes = notes.map(|(name, text)| (name.to_owned(), text));
     environment.notes.extend(notes);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use moonwire_load::{Control, Pacing, Scenario, Settings, Stop, Target, Workload};
+use moonwire_load::{Control, FanOut, Pacing, Scenario, Settings, Stop, Target, Workload};
 
 use crate::contestant::{
     Contestant, Errand, Kind, RunningStack, StackSpec, Surroundings, run_client, write_certificate,
@@ -35,6 +35,8 @@ pub enum Trial {
         echo: Duration,
         /// How long all replies of its amplifying service took.
         amplify: Option<Duration>,
+        /// How long a message took to get to the last of three that had subscribed.
+        broadcast: Option<Duration>,
     },
     /// It sent messages.
     Sent {
@@ -155,39 +157,49 @@ impl Bench {
             size: 64,
             binary: false,
         };
-        let of_amplify = || Workload::Amplify {
+        let amplified = Workload::Amplify {
             size: 256,
             time_unit: backend.amplify_time_unit(),
+        };
+        let alone = |workload, replies| Settings {
+            connections: 1,
+            workload,
+            replies,
+            ..Settings::default()
         };
         let replies = u16::try_from(self.around.replies).unwrap_or(u16::MAX);
         let mut echo_took = Duration::ZERO;
         for url in stack.urls() {
-            echo_took = self.exchange(url, echo, 1)?;
+            echo_took = self.exchange(url, alone(echo, 1))?;
         }
         let amplify = stack.amplify_urls().first();
         let amplify = amplify.map(|url| {
-            let took = self.exchange(url, of_amplify(), replies);
+            let took = self.exchange(url, alone(amplified, replies));
             took.map_err(|why| format!("{replies} replies to one message: {why}"))
+        });
+        // A proxy in front of several servers divides those that are to hear each other.
+        let broadcast = stack.broadcast_urls().first();
+        let broadcast = broadcast.filter(|_| stack.proxy().is_none()).map(|url| {
+            let took = self.exchange(url, audience(echo));
+            took.map_err(|why| format!("a message to {AUDIENCE} that have subscribed: {why}"))
         });
         Ok(Trial::Served {
             echo: echo_took,
             amplify: amplify.transpose()?,
+            broadcast: broadcast.transpose()?,
         })
     }
 
-    /// One message on one connection, and what it took until its last reply.
-    fn exchange(&self, url: &str, workload: Workload, replies: u16) -> Result<Duration, String> {
+    /// One message, and what it took until its last reply, or copy.
+    fn exchange(&self, url: &str, settings: Settings) -> Result<Duration, String> {
         let target = Target::parse(url).map_err(|error| error.to_string())?;
         let scenario = Scenario::new(Settings {
             targets: vec![target],
-            connections: 1,
-            workload,
-            replies,
             pacing: Pacing::Closed { in_flight: 1 },
             stop: Stop::Messages(1),
             cacert: self.tls.then(|| self.around.certificate.clone()),
             same_host: true,
-            ..Settings::default()
+            ..settings
         })
         .map_err(|error| error.to_string())?;
         let mut control = Control {
@@ -196,7 +208,9 @@ impl Bench {
         };
         let outcome = moonwire_load::run(&scenario, &mut control);
         let cell = outcome.map_err(|error| error.to_string())?.cell;
-        let latency = cell.latency.response.quantile_ns(1.0);
+        let fan_out = cell.fan_out.as_ref();
+        let latency = fan_out.map_or(&cell.latency.response, |it| &it.last_receiver);
+        let latency = latency.quantile_ns(1.0);
         let is_whole = cell.messages.lost == 0 && cell.messages.corrupt == 0;
         let Some(latency_ns) = latency.filter(|_| is_whole) else {
             let why = cell.errors.keys().next().map(ToString::to_string);
@@ -236,5 +250,20 @@ impl Bench {
     }
 }
 
+/// One that sends and several that hear it.
+fn audience(workload: Workload) -> Settings {
+    Settings {
+        connections: AUDIENCE,
+        workload,
+        fan_out: Some(FanOut {
+            publishers: 1,
+            silent: 0,
+        }),
+        ..Settings::default()
+    }
+}
+
+/// Those that subscribe to what one of them sends.
+const AUDIENCE: u32 = 3;
 /// Servers behind a proxy that is checked.
 const PROXIED: usize = 2;

@@ -10,7 +10,7 @@ mod stack;
 mod template;
 
 use std::ffi::OsString;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ pub use self::roster::Roster;
 pub(crate) use self::running::{RunningContestant, StartError};
 pub(crate) use self::stack::{RunningStack, StackSpec};
 pub(crate) use self::template::{Errand, Surroundings};
-use crate::link::LinkEnd;
 use crate::process::{ChildSpec, Ready};
+use crate::scenario::Service;
 
 /// A contestant in one of its variants.
 #[derive(Debug, Clone)]
@@ -70,11 +70,28 @@ impl Contestant {
     }
 
     fn has_amplify(&self) -> bool {
-        let has_one = |endpoint: &Option<Endpoint>| {
-            let endpoint = endpoint.as_ref();
-            endpoint.is_some_and(|endpoint| endpoint.amplify.is_some())
-        };
-        has_one(&self.file.plain) && has_one(&self.file.tls)
+        self.has(|endpoint| endpoint.amplify.is_some())
+    }
+
+    /// Whether it is a server that sends each message to all that have subscribed.
+    pub fn is_broadcasting(&self) -> bool {
+        self.has(|endpoint| endpoint.broadcast.is_some())
+    }
+
+    /// Whether it is a server with this service.
+    pub(crate) fn has_service(&self, service: Service) -> bool {
+        match service {
+            Service::Echo => true,
+            Service::Amplify => self.is_amplifying(),
+            Service::Broadcast => self.is_broadcasting(),
+        }
+    }
+
+    /// Whether it has something without TLS and with it.
+    fn has(&self, what: impl Fn(&Endpoint) -> bool) -> bool {
+        let endpoints = [&self.file.plain, &self.file.tls];
+        let has_one = |endpoint: &Option<Endpoint>| endpoint.as_ref().is_some_and(&what);
+        endpoints.into_iter().all(has_one)
     }
 
     /// The unit of the times in its amplifying service.
@@ -156,24 +173,27 @@ impl Contestant {
         let Some(endpoint) = self.endpoint(tls) else {
             return Vec::new();
         };
-        let child = |start: &[String], ready: Option<&String>, port: u16| {
+        let child = |start: &[String], ready: Option<&String>, address: IpAddr, port: u16| {
             let mut command = self.fill_all(start, around).into_iter();
             ChildSpec {
                 program: command.next().unwrap_or_default().into(),
                 args: command.map(OsString::from).collect(),
                 env: self.env(around),
                 cpus: cpus.to_vec(),
-                at: LinkEnd::default(),
+                at: around.at.clone(),
                 ready: match ready {
                     Some(text) => Ready::Line(text.clone()),
-                    None => Ready::Port((Ipv4Addr::LOCALHOST, port).into()),
+                    None => Ready::Port((address, port).into()),
                 },
                 ready_timeout: READY_TIMEOUT,
             }
         };
         let others = endpoint.also.iter().zip(&around.ports[1..]);
-        let others = others.map(|(also, port)| child(&also.start, also.ready.as_ref(), *port));
-        let itself = child(&endpoint.start, self.file.ready.as_ref(), around.ports[0]);
+        let local = Ipv4Addr::LOCALHOST.into();
+        let others =
+            others.map(|(also, port)| child(&also.start, also.ready.as_ref(), local, *port));
+        let (ready, port) = (self.file.ready.as_ref(), around.ports[0]);
+        let itself = child(&endpoint.start, ready, around.address, port);
         others.chain([itself]).collect()
     }
 
@@ -186,7 +206,7 @@ impl Contestant {
             Some(url) => self.fill(url, around),
             None => {
                 let scheme = if tls { "wss" } else { "ws" };
-                format!("{scheme}://127.0.0.1:{}", around.ports[0])
+                format!("{scheme}://{}:{}", around.address, around.ports[0])
             }
         }
     }
@@ -195,6 +215,12 @@ impl Contestant {
     pub(crate) fn amplify_url(&self, tls: bool, around: &Surroundings) -> Option<String> {
         let url = self.endpoint(tls)?.amplify.as_ref()?;
         (self.variant.amplify != Some(false)).then(|| self.fill(url, around))
+    }
+
+    /// Where a server sends each message to all that have subscribed, if it does.
+    pub(crate) fn broadcast_url(&self, tls: bool, around: &Surroundings) -> Option<String> {
+        let url = self.endpoint(tls)?.broadcast.as_ref()?;
+        Some(self.fill(url, around))
     }
 
     fn endpoint(&self, tls: bool) -> Option<&Endpoint> {

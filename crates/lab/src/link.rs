@@ -80,6 +80,11 @@ impl LinkSpec {
         }
     }
 
+    /// Whether it contradicts itself.
+    pub(crate) fn check(&self) -> Result<(), LinkError> {
+        check(self)
+    }
+
     /// True if nothing is asked for that loopback does not have.
     pub(crate) fn is_plain(&self) -> bool {
         self.delay.is_zero() && !self.is_more_than_delay()
@@ -408,6 +413,14 @@ impl Link {
 pub struct LinkEnd(Option<Namespace>);
 
 impl LinkEnd {
+    /// Runs `work` there and waits for its result.
+    pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+        match &self.0 {
+            Some(namespace) => namespace.run(work),
+            None => Ok(work()),
+        }
+    }
+
     /// Moves the calling thread there for good.
     pub(crate) fn enter(&self) -> io::Result<()> {
         self.0.as_ref().map_or(Ok(()), Namespace::enter)
@@ -416,7 +429,7 @@ impl LinkEnd {
 
 /// The ends of the link. Their namespaces have no other network, so any address would do.
 const CLIENT_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 83, 0, 1);
-const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 83, 0, 2);
+pub(crate) const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 83, 0, 2);
 
 #[derive(Debug)]
 enum Path {

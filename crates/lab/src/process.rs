@@ -100,7 +100,7 @@ impl ChildProcess {
                     return Ok(child);
                 }
                 Ok(News::Started(_)) => {}
-                Err(mpsc::RecvTimeoutError::Timeout) if spec.ready.is_listening() => {
+                Err(mpsc::RecvTimeoutError::Timeout) if spec.is_listening() => {
                     return Ok(child);
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
@@ -180,11 +180,14 @@ impl ChildProcess {
     }
 }
 
-impl Ready {
+impl ChildSpec {
     fn is_listening(&self) -> bool {
-        match self {
-            Self::Line(_) | Self::Started => false,
-            Self::Port(address) => TcpStream::connect_timeout(address, PORT_PERIOD).is_ok(),
+        match &self.ready {
+            Ready::Line(_) | Ready::Started => false,
+            Ready::Port(address) => {
+                let connect = || TcpStream::connect_timeout(address, PORT_PERIOD).is_ok();
+                self.at.run(connect).unwrap_or(false)
+            }
         }
     }
 }

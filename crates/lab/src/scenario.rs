@@ -4,6 +4,7 @@
 //! file and a command line say the same and are checked the same.
 
 mod knobs;
+mod link;
 mod load;
 mod search;
 mod table;
@@ -22,6 +23,7 @@ use self::load::LoadKnobs;
 pub(crate) use self::load::{LoadPlan, Service};
 pub use self::search::SearchPlan;
 pub use self::table::{KNOBS, KnobKind};
+use crate::link::LinkSpec;
 
 /// As they were when this was built.
 static SHIPPED: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../lab/scenarios");
@@ -49,6 +51,9 @@ pub struct LabScenario {
     pub rounds: u64,
     /// A load before the measured one, in the same processes.
     pub warm_up: Option<Duration>,
+    /// The link between clients and what is measured; its seed and its processors are the
+    /// battle's.
+    pub(crate) link: LinkSpec,
     /// Kills the contestant in the middle of the load, if that is what it is about.
     pub fault: Option<Fault>,
     /// Looks for the most that the contestants stand, if that is what it is about.
@@ -148,6 +153,7 @@ impl LabScenario {
             warm_up: knobs
                 .one("warm_up", quantity::duration)?
                 .filter(|it| !it.is_zero()),
+            link: link::link(&knobs, place)?,
             fault: fault(&knobs)?,
             search: SearchPlan::of(&knobs)?,
             rules: Rules {
@@ -192,7 +198,11 @@ impl LabScenario {
 
     /// One for each combination of what is a list.
     pub(crate) fn loads(&self) -> Vec<LoadPlan> {
-        self.load.plans()
+        let mut plans = self.load.plans();
+        for plan in &mut plans {
+            link::note(&self.link, &mut plan.parameters);
+        }
+        plans
     }
 
     /// Every knob as it was written.

@@ -1,6 +1,6 @@
 // An echo on gorilla/websocket. GOMAXPROCS says how many threads run it.
 //
-// server PORT [CERTIFICATE KEY]
+// ADDRESS=IP server PORT [CERTIFICATE KEY]
 package main
 
 import (
@@ -60,7 +60,7 @@ func main() {
 	if len(arguments) != 1 && len(arguments) != 3 {
 		log.Fatal("usage: server PORT [CERTIFICATE KEY]")
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:"+arguments[0])
+	listener, err := net.Listen("tcp", net.JoinHostPort(os.Getenv("ADDRESS"), arguments[0]))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 // http-proxy in front of servers that take turns: one process, or a cluster of them on one port.
 //
-// BACKENDS=HOST:PORT,... node proxy.js PORT [CERTIFICATE KEY]
+// ADDRESS=IP BACKENDS=HOST:PORT,... node proxy.js PORT [CERTIFICATE KEY]
 'use strict';
 
 const cluster = require('node:cluster');
@@ -48,7 +48,7 @@ function serve(ready) {
     socket.on('error', () => {});
     proxy.ws(request, socket, head, { target: target() });
   });
-  server.listen({ host: '127.0.0.1', port: Number(port), backlog: BACKLOG }, ready);
+  server.listen({ host: process.env.ADDRESS, port: Number(port), backlog: BACKLOG }, ready);
 }
 
 if (WORKERS === 1) {

@@ -1,26 +1,48 @@
-"""An echo on websockets and asyncio.
+"""An echo and a broadcast on websockets and asyncio.
 
-python server.py PORT [CERTIFICATE KEY]
+ADDRESS=IP python server.py PORT [CERTIFICATE KEY]
 """
 
 import asyncio
+import os
 import ssl
 import sys
 
-from websockets.asyncio.server import serve
+from websockets.asyncio.server import broadcast, serve
 from websockets.exceptions import ConnectionClosed
 
 # Connections that the kernel keeps until they are accepted.
 BACKLOG = 4096
 
 
-async def echo(socket):
+# Who has subscribed.
+members = set()
+
+
+async def answer(socket):
+    service = publish if socket.request.path == "/broadcast" else echo
     try:
-        async for message in socket:
-            await socket.send(message)
+        await service(socket)
     except ConnectionClosed:
         # What one connection ends with is no matter of the others.
         pass
+    finally:
+        members.discard(socket)
+
+
+async def echo(socket):
+    async for message in socket:
+        await socket.send(message)
+
+
+async def publish(socket):
+    """What anybody sends goes to all members; it is framed once."""
+    async for message in socket:
+        if message == "subscribe":
+            members.add(socket)
+            await socket.send("subscribed")
+        else:
+            broadcast(members, message)
 
 
 async def main(port, certificate=None, key=None):
@@ -31,8 +53,8 @@ async def main(port, certificate=None, key=None):
     # As moonwire by default: no compression, 16 MiB for a message; and no pings, as a client that
     # is kept waiting by a load must not be ended for it.
     server = await serve(
-        echo,
-        "127.0.0.1",
+        answer,
+        os.environ["ADDRESS"],
         int(port),
         ssl=context,
         compression=None,

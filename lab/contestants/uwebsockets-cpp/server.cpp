@@ -19,6 +19,7 @@
 namespace {
 
 int port, workers, replies, ssl;
+const char *address;
 us_socket_context_options_t files{};
 std::atomic<int> listening{0};
 
@@ -88,7 +89,7 @@ void serve() {
   }
   uws_ws(ssl, app, "/echo", behavior(echo), nullptr);
   uws_ws(ssl, app, "/amplify", behavior(amplify), nullptr);
-  uws_app_listen_with_config(ssl, app, {port, "127.0.0.1", 0}, on_listen, nullptr);
+  uws_app_listen_with_config(ssl, app, {port, address, 0}, on_listen, nullptr);
   uws_app_run(ssl, app);
 }
 
@@ -100,8 +101,9 @@ int main(int argc, char **argv) {
     return 0;
   }
   const char *amplification = std::getenv("REPLIES");
-  if ((argc != 3 && argc != 5) || !amplification) {
-    std::fputs("usage: REPLIES=N server PORT WORKERS [CERTIFICATE KEY]\n", stderr);
+  address = std::getenv("ADDRESS");
+  if ((argc != 3 && argc != 5) || !amplification || !address) {
+    std::fputs("usage: ADDRESS=IP REPLIES=N server PORT WORKERS [CERTIFICATE KEY]\n", stderr);
     return 1;
   }
   port = std::atoi(argv[1]);

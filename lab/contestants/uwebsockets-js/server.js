@@ -1,5 +1,6 @@
-// An echo and the amplifying JSON service on uWebSockets.js: one thread, or one app per worker
-// thread on the same port, which is how its examples use more than one processor on Linux.
+// An echo, the amplifying JSON service and a broadcast on uWebSockets.js: one thread, or one app
+// per worker thread on the same port, which is how its examples use more than one processor on
+// Linux.
 //
 // node server.js PORT THREADS [CERTIFICATE KEY]
 'use strict';
@@ -56,7 +57,18 @@ function serve(ready) {
     message: (socket, message, isBinary) => socket.send(message, isBinary, false),
   });
   app.ws('/amplify', { ...settings, message: amplify });
-  app.listen('127.0.0.1', Number(port), (listening) => {
+  app.ws('/broadcast', {
+    ...settings,
+    message: (socket, message, isBinary) => {
+      if (Buffer.from(message).toString() === 'subscribe') {
+        socket.subscribe('all');
+        socket.send('subscribed', false, false);
+      } else {
+        app.publish('all', message, isBinary, false);
+      }
+    },
+  });
+  app.listen(process.env.ADDRESS, Number(port), (listening) => {
     if (!listening) {
       console.error(`port ${port} cannot be listened on`);
       process.exit(1);

@@ -1,4 +1,5 @@
-// An echo and the amplifying JSON service on ws: one process, or a cluster of them on one port.
+// An echo, the amplifying JSON service and a broadcast on ws: one process, or a cluster of them on
+// one port.
 //
 // node server.js PORT [CERTIFICATE KEY]
 'use strict';
@@ -12,6 +13,8 @@ const WORKERS = Number(process.env.WORKERS);
 const REPLIES = Number(process.env.REPLIES);
 // Connections that the kernel keeps until they are accepted.
 const BACKLOG = 4096;
+// Who has subscribed.
+const members = new Set();
 
 // Several answers to each message. The clock is read before the message is parsed, and the reply is
 // written once, as in the other servers of the lab.
@@ -35,11 +38,28 @@ function amplify(socket, message, isBinary) {
   for (let reply = 0; reply < REPLIES; reply += 1) socket.send(text, { binary: isBinary });
 }
 
+// What anybody sends goes to all members, framed for each of them: ws has nothing else.
+function publish(socket, message, isBinary) {
+  if (message.toString() === 'subscribe') {
+    members.add(socket);
+    socket.on('close', () => members.delete(socket));
+    socket.send('subscribed');
+    return;
+  }
+  for (const member of members) member.send(message, { binary: isBinary });
+}
+
 // Microseconds since 1970. Two clocks, as Date has milliseconds only: the wall clock says where the
 // finer one began.
 function nowMicros() {
   return Math.round((performance.timeOrigin + performance.now()) * 1000);
 }
+
+function echo(socket, message, isBinary) {
+  socket.send(message, { binary: isBinary });
+}
+
+const SERVICES = { '/amplify': amplify, '/broadcast': publish };
 
 function serve(ready) {
   const ws = require(path.join(process.env.NODE_MODULES, 'ws'));
@@ -57,14 +77,11 @@ function serve(ready) {
     maxPayload: 16 * 1024 * 1024,
   });
   sockets.on('connection', (socket, request) => {
-    const amplifies = request.url === '/amplify';
+    const service = SERVICES[request.url] || echo;
     socket.on('error', () => {});
-    socket.on('message', (message, isBinary) => {
-      if (amplifies) amplify(socket, message, isBinary);
-      else socket.send(message, { binary: isBinary });
-    });
+    socket.on('message', (message, isBinary) => service(socket, message, isBinary));
   });
-  server.listen({ host: '127.0.0.1', port: Number(port), backlog: BACKLOG }, ready);
+  server.listen({ host: process.env.ADDRESS, port: Number(port), backlog: BACKLOG }, ready);
 }
 
 if (WORKERS === 1) {

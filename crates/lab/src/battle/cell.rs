@@ -14,6 +14,7 @@ use moonwire_report::{Cell, Server, Verdict};
 
 use super::fault::{Aftermath, inflict};
 use super::limit::Use;
+use super::path::Path;
 use super::plan::Bout;
 use super::{BattleError, BattleEvent, BattleObserver, BattlePlace, BattleSpec};
 use crate::bench::merge::{self, Phases};
@@ -27,6 +28,7 @@ pub(super) struct Site<'a> {
     spec: &'a BattleSpec,
     cores: Cores,
     around: Surroundings,
+    path: &'a Path,
     stop: &'a Arc<AtomicBool>,
 }
 
@@ -43,12 +45,14 @@ impl<'a> Site<'a> {
         spec: &'a BattleSpec,
         cores: Cores,
         around: Surroundings,
+        path: &'a Path,
         stop: &'a Arc<AtomicBool>,
     ) -> Self {
         Self {
             spec,
             cores,
             around,
+            path,
             stop,
         }
     }
@@ -90,7 +94,7 @@ impl<'a> Site<'a> {
     pub(super) fn warm_up(&self, bout: &Bout, stack: &RunningStack) {
         if let Some(warm_up) = self.spec.scenario.warm_up {
             let settings = shortened(self.settings(bout, stack), warm_up);
-            let _ = settings.map(|scenario| moonwire_load::run(&scenario, &mut self.control(None)));
+            let _ = settings.map(|scenario| self.send(&scenario, None));
         }
     }
 
@@ -99,13 +103,14 @@ impl<'a> Site<'a> {
         &self,
         bout: &Bout,
         stack: &mut RunningStack,
-        observer: &mut dyn FnMut(&Progress),
+        observer: &mut (dyn FnMut(&Progress) + Send),
     ) -> Cell {
         let scenario = match self.settings(bout, stack).and_then(Scenario::new) {
             Ok(scenario) => scenario,
             Err(error) => return missing(bout, &error.to_string()),
         };
         let sampler = Samplers::start(bout, stack);
+        let mark = self.path.link.mark();
         let mut phases = Phases::default();
         let mut on_progress = |progress: &Progress| {
             phases.note(progress.phase, Instant::now());
@@ -114,6 +119,7 @@ impl<'a> Site<'a> {
         let (outcome, ended, aftermath) =
             self.load(&scenario, stack, sampler.contestant, &mut on_progress);
         let backends = sampler.backends.map(Sampler::stop);
+        let carried = self.path.link.stats_since(&mark);
         let mut cell = match outcome {
             Ok(outcome) => outcome.cell,
             Err(error) => missing(bout, &error.to_string()),
@@ -126,7 +132,26 @@ impl<'a> Site<'a> {
             ended,
         };
         self.add(&mut cell, bout, stack, &seen, died);
+        if !self.spec.scenario.link.is_plain() {
+            let Path { link, idle } = self.path;
+            merge::add_link(&mut cell, link, idle.as_ref(), carried.as_ref());
+        }
         cell
+    }
+
+    /// Runs the load at the clients' end of the link.
+    fn send(
+        &self,
+        scenario: &Scenario,
+        on_progress: Option<&mut (dyn FnMut(&Progress) + Send)>,
+    ) -> Result<Outcome, LoadError> {
+        let stop = Arc::clone(self.stop);
+        let run = || {
+            let on_progress = on_progress.map(|it| it as &mut dyn FnMut(&Progress));
+            moonwire_load::run(scenario, &mut Control { stop, on_progress })
+        };
+        let unreachable = |error| LoadError::System(format!("the link cannot be used: {error}"));
+        self.path.link.in_client(run).map_err(unreachable)?
     }
 
     /// Runs the load, and looks at the contestant meanwhile; kills it if the scenario says so.
@@ -135,10 +160,10 @@ impl<'a> Site<'a> {
         scenario: &Scenario,
         stack: &mut RunningStack,
         sampler: Sampler,
-        on_progress: &mut dyn FnMut(&Progress),
+        on_progress: &mut (dyn FnMut(&Progress) + Send),
     ) -> (Result<Outcome, LoadError>, Instant, Aftermath) {
         let Some(fault) = self.spec.scenario.fault else {
-            let outcome = moonwire_load::run(scenario, &mut self.control(Some(on_progress)));
+            let outcome = self.send(scenario, Some(on_progress));
             let ended = Instant::now();
             let aftermath = Aftermath {
                 series: sampler.stop(),
@@ -157,7 +182,7 @@ impl<'a> Site<'a> {
                 }
                 on_progress(progress);
             };
-            let outcome = moonwire_load::run(scenario, &mut self.control(Some(&mut tell)));
+            let outcome = self.send(scenario, Some(&mut tell));
             let ended = Instant::now();
             drop(news);
             let aftermath = watcher.join().expect("it does nothing that panics");
@@ -193,6 +218,7 @@ impl<'a> Site<'a> {
         let urls = match bout.load.service {
             Service::Echo => stack.urls(),
             Service::Amplify => stack.amplify_urls(),
+            Service::Broadcast => stack.broadcast_urls(),
         };
         let targets: Result<Vec<Target>, _> = urls.iter().map(|url| Target::parse(url)).collect();
         let mut settings = bout.load.settings.clone();
@@ -206,14 +232,8 @@ impl<'a> Site<'a> {
         settings.cacert = bout.tls.then(|| self.around.certificate.clone());
         settings.peer_fails = self.spec.scenario.fault.is_some();
         settings.seed = self.spec.seed.wrapping_add(bout.round);
+        settings.link_delay = self.path.link.stand_in_delay();
         Ok(settings)
-    }
-
-    fn control<'c>(&self, on_progress: Option<&'c mut dyn FnMut(&Progress)>) -> Control<'c> {
-        Control {
-            stop: Arc::clone(self.stop),
-            on_progress,
-        }
     }
 
     /// Puts what was seen into the cell, and judges whose figures they are.

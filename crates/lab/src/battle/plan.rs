@@ -96,11 +96,8 @@ fn check(spec: &BattleSpec) -> Result<(), BattleError> {
             "the backend {name} is not a server: name one that is"
         ));
     }
-    let wants_amplify = spec
-        .scenario
-        .loads()
-        .iter()
-        .any(|load| load.service == Service::Amplify);
+    let loads = spec.scenario.loads();
+    let service = loads.first().map_or(Service::Echo, |load| load.service);
     for contestant in &spec.contestants {
         let name = contestant.name();
         let server = match contestant.kind() {
@@ -112,11 +109,22 @@ fn check(spec: &BattleSpec) -> Result<(), BattleError> {
                 ));
             }
         };
-        if wants_amplify && !server.is_amplifying() {
+        if !server.has_service(service) {
             return mistake(format!(
-                "{} has no amplifying service, which the scenario {} asks for",
+                "{} has no service `{}`, which the scenario {} asks for: `moonwire lab list` says \
+                 who has",
                 server.name(),
+                service.name(),
                 spec.scenario.name
+            ));
+        }
+        if service == Service::Broadcast
+            && contestant.kind() == Kind::Proxy
+            && spec.scenario.backends > 1
+        {
+            return mistake(format!(
+                "what is published on one of {} backends is not heard on the others: give one",
+                spec.scenario.backends
             ));
         }
         let max = contestant.workers_max();

@@ -88,7 +88,7 @@ pub(crate) fn fill_server(
 }
 
 /// Adds what the link was, what it did, and what speaks against it.
-pub(super) fn add_link(
+pub(crate) fn add_link(
     cell: &mut Cell,
     link: &Link,
     idle: Option<&IdleExchange>,

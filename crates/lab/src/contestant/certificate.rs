@@ -12,10 +12,11 @@ pub(crate) fn combined(certificate: &Path) -> PathBuf {
     certificate.with_file_name("certificate_and_key.pem")
 }
 
-/// Writes a self-signed certificate for the loopback address and its key as PEM files, each alone
-/// and both together.
+/// Writes a self-signed certificate for the loopback address and the server's end of a link, and
+/// its key, as PEM files, each alone and both together.
 pub(crate) fn write(certificate: &Path, key: &Path) -> Result<(), String> {
-    let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let link_end = crate::link::SERVER_ADDRESS.to_string();
+    let names = ["localhost".to_owned(), "127.0.0.1".to_owned(), link_end];
     let made = rcgen::generate_simple_self_signed(names)
         .map_err(|error| format!("no certificate can be made: {error}"))?;
     let (public, private) = (made.cert.pem(), made.signing_key.serialize_pem());

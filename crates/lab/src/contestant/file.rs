@@ -72,6 +72,8 @@ pub(super) struct Endpoint {
     pub(super) url: Option<String>,
     /// Where a server answers each JSON message several times.
     pub(super) amplify: Option<String>,
+    /// Where a server sends each message to all that have sent it the text `subscribe`.
+    pub(super) broadcast: Option<String>,
     /// Other processes that belong to it, started before it.
     #[serde(default)]
     pub(super) also: Vec<Also>,
@@ -175,7 +177,12 @@ impl ContestantFile {
             return Err(fault(name, reason));
         }
         let scheme = if name == "[tls]" { "wss://" } else { "ws://" };
-        for (key, url) in [("url", &endpoint.url), ("amplify", &endpoint.amplify)] {
+        let urls = [
+            ("url", &endpoint.url),
+            ("amplify", &endpoint.amplify),
+            ("broadcast", &endpoint.broadcast),
+        ];
+        for (key, url) in urls {
             let Some(url) = url else { continue };
             if !is_server {
                 let reason = format!("`{key}` of {name} is for servers; proxies have {{port}}");
@@ -223,6 +230,7 @@ impl ContestantFile {
         let of_endpoints = endpoints.flat_map(|endpoint| {
             let also = endpoint.also.iter().flat_map(|also| &also.start);
             let urls = endpoint.url.iter().chain(&endpoint.amplify);
+            let urls = urls.chain(&endpoint.broadcast);
             endpoint.start.iter().chain(also).chain(urls)
         });
         of_endpoints.chain(&self.version).chain(self.env.values())

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use moonwire_report::Cell;
 
 use super::certificate::save;
-use super::template::free_ports;
+use super::template::free_ports_at;
 use super::{Contestant, Surroundings};
 use crate::process::{ChildProcess, ChildSpec, Exit, ProcessError, Ready, tree};
 
@@ -20,6 +20,7 @@ pub(crate) struct RunningContestant {
     specs: Vec<ChildSpec>,
     url: String,
     amplify_url: Option<String>,
+    broadcast_url: Option<String>,
     /// Where its files are.
     folder: PathBuf,
 }
@@ -44,7 +45,7 @@ impl RunningContestant {
     ) -> Result<Self, StartError> {
         let around = Surroundings {
             folder,
-            ports: free_ports().map_err(not_started)?,
+            ports: free_ports_at(&around.at).map_err(not_started)?,
             ..around.clone()
         };
         write_files(contestant, &around)?;
@@ -55,6 +56,7 @@ impl RunningContestant {
             specs,
             url: contestant.url(tls, &around),
             amplify_url: contestant.amplify_url(tls, &around),
+            broadcast_url: contestant.broadcast_url(tls, &around),
             folder: around.folder,
         })
     }
@@ -66,7 +68,7 @@ impl RunningContestant {
         around: &Surroundings,
         cpus: &[usize],
     ) -> Result<Self, StartError> {
-        let ports = free_ports().map_err(not_started)?;
+        let ports = free_ports_at(&around.at).map_err(not_started)?;
         let around = Surroundings {
             ports,
             ..around.clone()
@@ -82,6 +84,7 @@ impl RunningContestant {
             specs,
             url: around.errand.url.clone(),
             amplify_url: None,
+            broadcast_url: None,
             folder: around.folder,
         })
     }
@@ -99,6 +102,11 @@ impl RunningContestant {
     /// Where its amplifying service is.
     pub(crate) fn amplify_url(&self) -> Option<&str> {
         self.amplify_url.as_deref()
+    }
+
+    /// Where it sends each message to all that have subscribed.
+    pub(crate) fn broadcast_url(&self) -> Option<&str> {
+        self.broadcast_url.as_deref()
     }
 
     /// The port in its address.

@@ -1,6 +1,7 @@
 //! Servers with a proxy in front of them, or with none.
 
 use std::fmt;
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use moonwire_report::Cell;
@@ -31,6 +32,7 @@ pub(crate) struct RunningStack {
     proxy: Option<RunningContestant>,
     urls: Vec<String>,
     amplify_urls: Vec<String>,
+    broadcast_urls: Vec<String>,
 }
 
 /// Which part of a stack does not run, and why. Displays as one sentence.
@@ -75,6 +77,11 @@ impl RunningStack {
         };
         let mut around = around.clone();
         around.workers = spec.backend_workers;
+        let front_address = around.address;
+        if proxy.is_some() {
+            // The link is between the clients and the proxy.
+            around.address = Ipv4Addr::LOCALHOST.into();
+        }
         let mut backends = Vec::new();
         for number in 1..=spec.backends {
             let folder = folder.join(format!("backend{number}"));
@@ -89,20 +96,23 @@ impl RunningStack {
         };
         let mut urls = of_backends(|backend| Some(backend.url()));
         let mut amplify_urls = of_backends(RunningContestant::amplify_url);
+        let mut broadcast_urls = of_backends(RunningContestant::broadcast_url);
         let Some(proxy) = proxy else {
             return Ok(Self {
                 backends,
                 proxy: None,
                 urls,
                 amplify_urls,
+                broadcast_urls,
             });
         };
         around.workers = spec.proxy_workers;
+        around.address = front_address;
         around.backends = urls.iter().map(|url| split(url).0.to_owned()).collect();
         let place = folder.join("proxy");
         let started = RunningContestant::start(proxy, spec.tls, &around, place, spec.proxy_cpus);
         let front = started.map_err(within(proxy))?;
-        for urls in [&mut urls, &mut amplify_urls] {
+        for urls in [&mut urls, &mut amplify_urls, &mut broadcast_urls] {
             // All servers have the same paths.
             urls.truncate(1);
             for url in urls {
@@ -114,6 +124,7 @@ impl RunningStack {
             proxy: Some(front),
             urls,
             amplify_urls,
+            broadcast_urls,
         })
     }
 
@@ -125,6 +136,11 @@ impl RunningStack {
     /// Where the amplifying service is, in the same way; empty if the server has none.
     pub(crate) fn amplify_urls(&self) -> &[String] {
         &self.amplify_urls
+    }
+
+    /// Where each message goes to all that have subscribed, in the same way.
+    pub(crate) fn broadcast_urls(&self) -> &[String] {
+        &self.broadcast_urls
     }
 
     /// The servers.

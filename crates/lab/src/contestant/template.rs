@@ -1,12 +1,12 @@
 //! What stands for the names in braces.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use super::certificate;
 use super::file::{ALSO_MAX, names_in_braces};
+use crate::link::LinkEnd;
 
 /// What the templates of a contestant are filled with.
 #[derive(Debug, Clone)]
@@ -27,6 +27,10 @@ pub(crate) struct Surroundings {
     pub(crate) workers: u32,
     /// Replies of an amplifying service to each message.
     pub(crate) replies: u32,
+    /// The end of a link that its processes live at.
+    pub(crate) at: LinkEnd,
+    /// The address that clients, or whoever stands in front of it, connect to.
+    pub(crate) address: IpAddr,
     /// Where it is to listen: first the contestant itself, then its other processes.
     pub(crate) ports: Ports,
     /// Where the servers behind a proxy are: addresses with ports.
@@ -66,6 +70,8 @@ impl Surroundings {
             processors: std::thread::available_parallelism().map_or(1, usize::from),
             workers: 1,
             replies: REPLIES,
+            at: LinkEnd::default(),
+            address: Ipv4Addr::LOCALHOST.into(),
             ports: Ports::default(),
             backends: Vec::new(),
             errand: Errand::default(),
@@ -105,7 +111,7 @@ impl Surroundings {
         self.fill(&lines, id, own)
     }
 
-    fn values(&self, id: &str) -> [(&'static str, String); 21] {
+    fn values(&self, id: &str) -> [(&'static str, String); 22] {
         let path = |path: &Path| path.display().to_string();
         let installed = self.peers.join("contestants").join(id);
         let combined = certificate::combined(&self.certificate);
@@ -127,6 +133,7 @@ impl Surroundings {
             ("processors", self.processors.to_string()),
             ("workers", self.workers.to_string()),
             ("replies", self.replies.to_string()),
+            ("address", self.address.to_string()),
             ("port", self.ports[0].to_string()),
             ("port2", self.ports[1].to_string()),
             ("port3", self.ports[2].to_string()),
@@ -152,8 +159,12 @@ pub(super) fn names() -> Vec<&'static str> {
     values.into_iter().map(|(name, _)| name).collect()
 }
 
-/// Ports nobody listens on, each another one.
-pub(super) fn free_ports() -> std::io::Result<Ports> {
+/// Ports nobody listens on at this end of a link, each another one.
+pub(super) fn free_ports_at(end: &LinkEnd) -> std::io::Result<Ports> {
+    end.run(free_ports)?
+}
+
+fn free_ports() -> std::io::Result<Ports> {
     let mut ports = Ports::default();
     let mut held = Vec::new();
     for port in &mut ports {

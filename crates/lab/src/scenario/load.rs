@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use moonwire_load::{
-    Arrival, DeflateOffer, FragmentShare, Pacing, Reconnect, ScenarioError, Settings, Stop,
+    Arrival, DeflateOffer, FanOut, FragmentShare, Pacing, Reconnect, ScenarioError, Settings, Stop,
     TimeUnit, Workload, quantity,
 };
 use moonwire_report::Parameters;
@@ -18,6 +18,19 @@ pub(crate) enum Service {
     Echo,
     /// JSON comes back several times, with the server's clock.
     Amplify,
+    /// The message goes to all that have subscribed.
+    Broadcast,
+}
+
+impl Service {
+    /// What it is called in scenarios and messages.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Echo => "echo",
+            Self::Amplify => "amplify",
+            Self::Broadcast => "broadcast",
+        }
+    }
 }
 
 /// The knobs of a load run. What is a list is varied.
@@ -25,6 +38,8 @@ pub(crate) enum Service {
 pub(super) struct LoadKnobs {
     service: Service,
     connections: Vec<u32>,
+    publishers: Vec<u32>,
+    silent: Vec<u32>,
     message_size: Vec<usize>,
     binary: bool,
     replies: u16,
@@ -73,7 +88,7 @@ impl LoadKnobs {
         let sizes = knobs.many("message_size", quantity::size)?;
         let replies = knobs.one("replies", small(u16::MAX.into()))?;
         let (size, replies_default) = match service {
-            Service::Echo => (ECHO_BYTES, 1),
+            Service::Echo | Service::Broadcast => (ECHO_BYTES, 1),
             Service::Amplify => (AMPLIFY_BYTES, 4),
         };
         let connections = counts("connections")?.ok_or_else(|| {
@@ -86,6 +101,8 @@ impl LoadKnobs {
         Ok(Self {
             service,
             connections,
+            publishers: counts("publishers")?.unwrap_or_default(),
+            silent: knobs.many("silent", small_or_zero)?.unwrap_or_default(),
             message_size: sizes.unwrap_or_else(|| vec![size]),
             binary: yes("binary")?.unwrap_or(false),
             replies: u16::try_from(replies).unwrap_or(u16::MAX),
@@ -135,6 +152,12 @@ impl LoadKnobs {
                             'messages'";
             return Err(Mistake::of(place, sentence));
         }
+        let is_broadcast = self.service == Service::Broadcast;
+        if !is_broadcast && (!self.publishers.is_empty() || !self.silent.is_empty()) {
+            let sentence = "'publishers' and 'silent' need payload = \"broadcast\": an echo goes \
+                            to nobody else";
+            return Err(Mistake::of(place, sentence));
+        }
         if self.duration.is_some() && self.messages.is_some() {
             let sentence = "'duration' and 'messages' exclude each other: either ends the load";
             return Err(Mistake::of(place, sentence));
@@ -162,8 +185,31 @@ impl LoadKnobs {
                         },
                         settings,
                     };
-                    plans.extend(self.with_connects(&plan));
+                    let audiences = self.with_audiences(&plan);
+                    plans.extend(audiences.iter().flat_map(|plan| self.with_connects(plan)));
                 }
+            }
+        }
+        plans
+    }
+
+    /// The plan with each number of publishers, and of those that do not read.
+    fn with_audiences(&self, plan: &LoadPlan) -> Vec<LoadPlan> {
+        if self.service != Service::Broadcast {
+            return vec![plan.clone()];
+        }
+        let or = |counts: &[u32], default: u32| match counts {
+            [] => vec![default],
+            counts => counts.to_vec(),
+        };
+        let mut plans = Vec::new();
+        for publishers in or(&self.publishers, 1) {
+            for silent in or(&self.silent, 0) {
+                let mut plan = plan.clone();
+                plan.settings.fan_out = Some(FanOut { publishers, silent });
+                plan.parameters.publishers = Some(publishers.into());
+                plan.parameters.silent = (!self.silent.is_empty()).then(|| silent.into());
+                plans.push(plan);
             }
         }
         plans
@@ -268,7 +314,7 @@ impl LoadKnobs {
             open_max: self.open_max,
             stagger: self.stagger,
             workload: match self.service {
-                Service::Echo => Workload::Echo {
+                Service::Echo | Service::Broadcast => Workload::Echo {
                     size,
                     binary: self.binary,
                 },
@@ -372,11 +418,15 @@ fn parameters(settings: &Settings, wait: Option<Duration>) -> Parameters {
 }
 
 fn service(text: &str) -> Result<Service, String> {
-    match text {
-        "echo" => Ok(Service::Echo),
-        "amplify" => Ok(Service::Amplify),
-        _ => Err(format!("'{text}' is not one of echo, amplify")),
-    }
+    let all = [Service::Echo, Service::Amplify, Service::Broadcast];
+    let found = all.into_iter().find(|service| service.name() == text);
+    found.ok_or_else(|| format!("'{text}' is not one of echo, amplify, broadcast"))
+}
+
+/// Reads a count, which may be 0.
+fn small_or_zero(text: &str) -> Result<u32, String> {
+    let count = quantity::count(text)?;
+    u32::try_from(count).map_err(|_| format!("'{text}' must be at most {}", u32::MAX))
 }
 
 /// A policy with its text, which tells its cells from those of others.

@@ -64,6 +64,16 @@ pub const KNOBS: &[KnobKind] = &[
     one("workers", "N", "Workers of each contestant"),
     one("tls", "on|off|both", "Whether clients come over TLS"),
     list("connections", "LIST", "Connections of a cell"),
+    list(
+        "publishers",
+        "LIST",
+        "With payload broadcast: connections that publish what all of them hear",
+    ),
+    list(
+        "silent",
+        "LIST",
+        "With payload broadcast: connections that subscribe and do not read",
+    ),
     one("rounds", "N", "How often each cell is measured"),
     one(
         "warm_up",
@@ -115,11 +125,38 @@ pub const KNOBS: &[KnobKind] = &[
         "EXPRS",
         "Conditions that each cell has to meet, such as 'p(99.9)<5ms'",
     ),
+    one(
+        "link_delay",
+        "DURATION",
+        "Delay of each direction of the link between clients and contestants; a bare number is in \
+         ms",
+    ),
+    one(
+        "link_jitter",
+        "DURATION",
+        "Each packet takes up to this much longer",
+    ),
+    one(
+        "link_loss",
+        "SHARE",
+        "Share of packets that the link drops at random, such as 1%",
+    ),
+    one(
+        "link_rate",
+        "BITS_PER_S",
+        "Bottleneck of each direction, such as 100m",
+    ),
+    one(
+        "link_queue",
+        "BYTES",
+        "Bytes that each direction of the link holds at most, 64MiB by default",
+    ),
     one("seed", "N", "Seed of the order, the payloads and the link"),
     one(
         "payload",
-        "echo|amplify",
-        "What is sent: bytes to be echoed, or the JSON of uwebsocket-benchmark's servers",
+        "echo|amplify|broadcast",
+        "What is sent: bytes to be echoed, the JSON of uwebsocket-benchmark's servers, or bytes \
+         that all subscribers get",
     ),
     list("message_size", "BYTES", "Bytes of a message"),
     one("binary", "true|false", "Binary messages instead of text"),

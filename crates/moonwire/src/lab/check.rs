@@ -46,9 +46,15 @@ pub(super) fn run(args: &CheckArgs, roster: &Roster) -> Result<Exit> {
 fn told(trial: &Result<Trial, String>) -> String {
     let ms = |took: Duration| format!("{:.2} ms", took.as_secs_f64() * 1000.0);
     match trial {
-        Ok(Trial::Served { echo, amplify }) => {
+        Ok(Trial::Served {
+            echo,
+            amplify,
+            broadcast,
+        }) => {
             let replies = amplify.map(|took| format!(", all replies in {}", ms(took)));
-            format!("echo in {}{}", ms(*echo), replies.unwrap_or_default())
+            let copies = broadcast.map(|took| format!(", all copies in {}", ms(took)));
+            let [replies, copies] = [replies, copies].map(Option::unwrap_or_default);
+            format!("echo in {}{replies}{copies}", ms(*echo))
         }
         Ok(Trial::Sent { messages, median }) => {
             format!("{messages} echoes, median {}", ms(*median))

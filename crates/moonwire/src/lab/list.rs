@@ -66,6 +66,7 @@ fn document(entries: &[Entry<'_>]) -> Value {
             "version": entry.version,
             "install": contestant.install_command(),
             "amplify": contestant.is_amplifying(),
+            "broadcast": contestant.is_broadcasting(),
             "workers_max": contestant.workers_max(),
         })
     });

@@ -1,10 +1,12 @@
-//! An echo and the amplifying JSON service on axum.
+//! An echo, the amplifying JSON service and a broadcast on axum.
 //!
-//! axum PORT WORKERS [CERTIFICATE KEY]
+//! ADDRESS=IP REPLIES=N axum PORT WORKERS [CERTIFICATE KEY]
 
 mod amplify;
+mod broadcast;
 
 use std::error::Error;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -36,16 +38,20 @@ fn main() -> Result<(), Failure> {
         _ => return Err("usage: axum PORT WORKERS [CERTIFICATE KEY]".into()),
     };
     let replies = std::env::var("REPLIES")?.parse()?;
-    let router = Router::new().route("/echo", any(async |upgrade| accept(upgrade, None)));
+    let address: IpAddr = std::env::var("ADDRESS")?.parse()?;
     let amplified = async move |upgrade| accept(upgrade, Some(replies));
-    let router = router.route("/amplify", any(amplified));
+    let room = broadcast::Room::new();
+    let router = Router::new()
+        .route("/echo", any(async |upgrade| accept(upgrade, None)))
+        .route("/amplify", any(amplified))
+        .route("/broadcast", any(async move |upgrade| room.accept(upgrade)));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers.parse()?)
         .enable_all()
         .build()?;
     let port = port.parse()?;
     runtime.block_on(async move {
-        let listener = listen(port)?;
+        let listener = listen(address, port)?;
         println!("listening on port {port}, {workers} workers");
         // Accepted by a worker: the thread that waits here is none of them.
         tokio::spawn(accept_all(listener, acceptor, router)).await??;
@@ -122,10 +128,10 @@ async fn answer(mut socket: WebSocket, replies: Option<usize>) -> Result<(), Fai
     Ok(())
 }
 
-fn listen(port: u16) -> Result<TcpListener, Failure> {
+fn listen(address: IpAddr, port: u16) -> Result<TcpListener, Failure> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
-    socket.bind(([127, 0, 0, 1], port).into())?;
+    socket.bind((address, port).into())?;
     Ok(socket.listen(BACKLOG)?)
 }
 

@@ -1,8 +1,9 @@
 //! An echo on tokio-tungstenite.
 //!
-//! tokio-tungstenite PORT WORKERS [CERTIFICATE KEY]
+//! ADDRESS=IP tokio-tungstenite PORT WORKERS [CERTIFICATE KEY]
 
 use std::error::Error;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use futures_util::{SinkExt, StreamExt};
@@ -34,8 +35,9 @@ fn main() -> Result<(), Failure> {
         .enable_all()
         .build()?;
     let port = port.parse()?;
+    let address: IpAddr = std::env::var("ADDRESS")?.parse()?;
     runtime.block_on(async move {
-        let listener = listen(port)?;
+        let listener = listen(address, port)?;
         println!("listening on port {port}, {workers} workers");
         // Accepted by a worker: the thread that waits here is none of them.
         tokio::spawn(accept(listener, acceptor)).await??;
@@ -75,10 +77,10 @@ async fn echo(stream: impl AsyncRead + AsyncWrite + Unpin) -> Result<(), Failure
     Ok(())
 }
 
-fn listen(port: u16) -> Result<TcpListener, Failure> {
+fn listen(address: IpAddr, port: u16) -> Result<TcpListener, Failure> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
-    socket.bind(([127, 0, 0, 1], port).into())?;
+    socket.bind((address, port).into())?;
     Ok(socket.listen(BACKLOG)?)
 }
 
