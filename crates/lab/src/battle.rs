@@ -21,6 +21,7 @@ use moonwire_report::{Cell, Content, Environment, Run, Verdict};
 
 use self::cell::Site;
 use self::path::Path;
+use self::plan::Bout;
 use crate::bench::BenchError;
 use crate::bench::folder::ResultFolder;
 use crate::bench::plan::{Cores, core_list};
@@ -102,6 +103,16 @@ pub struct BattlePlace {
     pub name: String,
 }
 
+impl BattlePlace {
+    fn of(bout: &Bout, index: usize, count: usize) -> Self {
+        Self {
+            number: index + 1,
+            count,
+            name: bout.name(),
+        }
+    }
+}
+
 /// Sees a battle from outside.
 pub type BattleObserver<'a> = dyn FnMut(&BattleEvent<'_>) + Send + 'a;
 
@@ -158,15 +169,15 @@ pub fn battle(
     };
     let site = Site::new(spec, cores, around, &link, stop);
     let mut cells: Vec<Cell> = Vec::new();
+    let planned = bouts.len();
+    note_progress(&mut run, 0, planned);
+    // Before the first, so that one that is killed leaves a result that says so.
+    folder.write_run(&run)?;
     for (index, bout) in bouts.iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        let place = BattlePlace {
-            number: index + 1,
-            count: bouts.len(),
-            name: bout.name(),
-        };
+        let place = BattlePlace::of(bout, index, planned);
         match spec.scenario.search {
             None => cells.push(site.cell(bout, &place, observer)?),
             Some(plan) => {
@@ -184,13 +195,14 @@ pub fn battle(
             });
         }
         run.environment.elapsed_s = started.elapsed().as_secs_f64();
+        note_progress(&mut run, index + 1, planned);
         run.content = Content::Bench(cells.clone());
         // After each, so that a machine that goes down leaves what was measured.
         folder.write_run(&run)?;
     }
     let interrupted = stop.load(Ordering::Relaxed);
     if interrupted {
-        note_partial(&mut run, bouts.len());
+        note_partial(&mut run, planned);
     }
     if !cells.is_empty() {
         folder.render(&run)?;
@@ -203,12 +215,24 @@ pub fn battle(
     })
 }
 
+/// Whoever finds the result of a battle that did not come to its end is told.
+fn note_progress(run: &mut Run, done: usize, planned: usize) {
+    let notes = &mut run.environment.notes;
+    match planned - done {
+        0 => notes.remove(PARTIAL),
+        left => notes.insert(
+            PARTIAL.to_owned(),
+            format!("{done} of {planned} bouts are in it: {left} were still to come"),
+        ),
+    };
+}
+
 /// A result that is only a part says so.
 fn note_partial(run: &mut Run, planned: usize) {
     let measured = run.cells().len();
     let reason = format!("interrupted: {measured} of {planned} cells were begun");
     let notes = &mut run.environment.notes;
-    notes.insert("partial".to_owned(), reason.clone());
+    notes.insert(PARTIAL.to_owned(), reason.clone());
     if let Content::Bench(cells) = &mut run.content
         && let Some(last) = cells.last_mut()
     {
@@ -283,6 +307,9 @@ fn describe(
     }
     environment
 }
+
+/// The note of a result that is not whole.
+const PARTIAL: &str = "partial";
 
 /// The same for all contestants: the client decides as far as they let it, and each cell says what
 /// was agreed on.

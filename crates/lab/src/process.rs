@@ -4,6 +4,7 @@
 //! child gets when its parent dies is tied to the thread that made it, not to the process.
 
 pub(crate) mod inherited;
+mod keeper;
 mod output;
 mod spawn;
 pub(crate) mod tree;
@@ -303,6 +304,7 @@ fn supervise(spec: &ChildSpec, shared: &Arc<Shared>, news: &mpsc::Sender<News>) 
         }
     };
     let pid = Pid::from_child(&child);
+    let kept = keeper::keep(pid);
     let _ = news.send(News::Started(Ok(pid)));
     let readers = read_output(&mut child, spec, shared, news);
     // Wait without reaping: while the zombie holds its id, nobody else can have it.
@@ -314,6 +316,7 @@ fn supervise(spec: &ChildSpec, shared: &Arc<Shared>, news: &mpsc::Sender<News>) 
     // Its children go with it.
     let _ = rustix::process::kill_process_group(pid, Signal::KILL);
     let status = child.wait().ok();
+    drop(kept);
     // The readers end when the last writer of the pipes is gone.
     let _ = readers.recv_timeout(LEFTOVERS_WAIT);
     *exit = Some(Exit {
