@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use clap::Args;
 use moonwire_load::quantity;
-use moonwire_report::{Run, Style, compare, read_run};
+use moonwire_report::{Comparison, Contrast, Run, Style, compare, contrast, read_run};
 
 use crate::exit::Exit;
 use crate::output;
@@ -14,7 +14,9 @@ use crate::report::run_file;
 /// Compare two Run files, metric by metric.
 ///
 /// Each metric comes with its relative change and whether the change is more than the runs' own
-/// variation from second to second would explain.
+/// variation from second to second would explain. Two battles of the lab are compared over their
+/// rounds: each contestant with itself, or with the only one of the other battle; what decides is
+/// the primary metric of the first.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CompareArgs {
@@ -24,12 +26,16 @@ pub(crate) struct CompareArgs {
     /// The run to judge
     #[arg(value_name = "B")]
     after: PathBuf,
-    /// Exit with 99 if a metric is worse in B by more than this share (5%), and not by chance
+    /// Exit with 99 if a metric is worse in B by more than this share (5%), and not by chance; of a
+    /// battle the metric that decides
     #[arg(long, value_name = "SHARE", value_parser = quantity::fraction)]
     fail_beyond: Option<f64>,
     /// Print Markdown
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     markdown: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -37,32 +43,37 @@ const EXAMPLES: &str = "Examples:
   moonwire compare before.json after.json
   moonwire compare results/20261121T101500Z-bench results/20261122T101500Z-bench --markdown
   moonwire compare before.json after.json --fail-beyond 5% || echo 'slower'
+  moonwire lab latency --contestants moonwire --out yesterday
+  moonwire compare yesterday today --json
 
 Exit codes: 0 compared, 99 worse by more than --fail-beyond, 104 bad input.";
 
 pub(crate) fn run(args: &CompareArgs) -> Result<Exit> {
     let before = named(&args.before)?;
     let after = named(&args.after)?;
-    let comparison = compare(&before, Some(&after));
-    if comparison.changes().next().is_none() {
+    let found = match contrast(&before, &after) {
+        Some(contrast) => Found::Battles(contrast),
+        None => Found::Runs(compare(&before, Some(&after))),
+    };
+    if found.is_empty() {
         bail!(
             "'{}' and '{}' have no cell in common: {}",
             args.before.display(),
             args.after.display(),
-            comparison.remarks().join(", ")
+            found.remarks().join(", ")
         );
     }
-    output::answer(&if args.markdown {
-        comparison.markdown()
-    } else {
-        comparison.text(Style {
+    output::answer(&match (args.json, args.markdown) {
+        (true, _) => found.json()?,
+        (false, true) => found.markdown(),
+        (false, false) => found.text(Style {
             color: output::colour(),
-        })
+        }),
     })?;
     let Some(bound) = args.fail_beyond else {
         return Ok(Exit::Success);
     };
-    let worse = comparison.regressions_beyond(bound);
+    let worse = found.regressions_beyond(bound);
     for clause in &worse {
         output::complain(&format!("worse by more than {}: {clause}", percent(bound)));
     }
@@ -70,6 +81,57 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Exit> {
         true => Exit::Success,
         false => Exit::ThresholdFailed,
     })
+}
+
+/// What was found: over the rounds of two battles, or over the seconds of two other runs.
+enum Found {
+    Battles(Contrast),
+    Runs(Comparison),
+}
+
+impl Found {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Battles(contrast) => contrast.is_empty(),
+            Self::Runs(comparison) => comparison.changes().next().is_none(),
+        }
+    }
+
+    fn remarks(&self) -> &[String] {
+        match self {
+            Self::Battles(contrast) => contrast.remarks(),
+            Self::Runs(comparison) => comparison.remarks(),
+        }
+    }
+
+    fn regressions_beyond(&self, bound: f64) -> Vec<String> {
+        match self {
+            Self::Battles(contrast) => contrast.regressions_beyond(bound),
+            Self::Runs(comparison) => comparison.regressions_beyond(bound),
+        }
+    }
+
+    fn text(&self, style: Style) -> String {
+        match self {
+            Self::Battles(contrast) => contrast.text(style),
+            Self::Runs(comparison) => comparison.text(style),
+        }
+    }
+
+    fn markdown(&self) -> String {
+        match self {
+            Self::Battles(contrast) => contrast.markdown(),
+            Self::Runs(comparison) => comparison.markdown(),
+        }
+    }
+
+    fn json(&self) -> Result<String> {
+        let text = match self {
+            Self::Battles(contrast) => serde_json::to_string_pretty(contrast)?,
+            Self::Runs(comparison) => serde_json::to_string_pretty(comparison)?,
+        };
+        Ok(text + "\n")
+    }
 }
 
 fn percent(share: f64) -> String {

@@ -4,11 +4,14 @@
 //! Only cells count whose limit was what is measured: where the generator or the backend had
 //! nothing left, the figures are theirs.
 
+mod contrast;
 mod ranking;
+mod schemes;
 mod standing;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::contrast::{Contrast, contrast};
 use self::ranking::Ranking;
 use self::standing::Standing;
 use crate::capacity;
@@ -62,7 +65,8 @@ pub(crate) fn sections(run: &Run, rules: &Rules) -> Vec<Section> {
         return capacity::sections(run);
     }
     let mut sections = Vec::new();
-    for field in Field::all(run) {
+    let fields = Field::all(run);
+    for field in &fields {
         let standings = field.standings(run.environment.seed);
         sections.push(Section {
             title: field.title(),
@@ -78,6 +82,7 @@ pub(crate) fn sections(run: &Run, rules: &Rules) -> Vec<Section> {
             });
         }
     }
+    sections.extend(schemes::sections(&fields, run.environment.seed));
     sections
 }
 
@@ -106,12 +111,27 @@ impl<'a> Field<'a> {
         fields
     }
 
+    /// What its cells have in common.
+    fn common(&self) -> (Parameters, bool) {
+        common(self.cells[0])
+    }
+
     fn title(&self) -> String {
-        let (parameters, tls) = common(self.cells[0]);
+        let (parameters, tls) = self.common();
         let scheme = if tls { "wss" } else { "ws" };
         let connections = format::count(parameters.clients);
         format!(
             "{connections} connections, {scheme}, {}",
+            groups::described(&parameters)
+        )
+    }
+
+    /// The same without the scheme.
+    fn load(&self) -> String {
+        let (parameters, _) = self.common();
+        let connections = format::count(parameters.clients);
+        format!(
+            "{connections} connections, {}",
             groups::described(&parameters)
         )
     }

@@ -5,6 +5,8 @@
 //! intervals reduced by their autocorrelation; metrics that have no value per interval are shown
 //! without a judgement.
 
+use serde::Serialize;
+
 use crate::cell::Cell;
 use crate::format;
 use crate::groups::{clients, titled};
@@ -17,17 +19,18 @@ use crate::summary::Style;
 use crate::table::Table;
 
 /// What a comparison found, ready to be printed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     title: String,
     /// True if there is a second run to compare with.
+    #[serde(skip)]
     paired: bool,
     sections: Vec<Section>,
     remarks: Vec<String>,
 }
 
 /// One metric of one cell, in one run or two.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
     /// Name of the metric.
     pub metric: &'static str,
@@ -39,13 +42,15 @@ pub struct Change {
     pub relative: Option<f64>,
     /// Probability of so large a difference without a cause; `None` where it cannot be judged.
     pub p_value: Option<f64>,
+    #[serde(skip)]
     unit: Unit,
+    #[serde(skip)]
     better: Better,
     /// Standard errors of the interval values.
     errors: [Option<f64>; 2],
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 struct Section {
     title: String,
     changes: Vec<Change>,

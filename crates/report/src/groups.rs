@@ -104,10 +104,19 @@ pub(crate) fn described(parameters: &Parameters) -> String {
         "{} payload",
         format::round_number(&format::bytes(parameters.message_bytes as f64))
     ));
-    parts.push(format!(
-        "{} a message",
-        plural(parameters.replies, "reply", "replies")
-    ));
+    parts.push(match parameters.publishers {
+        None => format!(
+            "{} a message",
+            plural(parameters.replies, "reply", "replies")
+        ),
+        Some(publishers) => format!(
+            "{} heard by all",
+            plural(publishers, "publisher", "publishers")
+        ),
+    });
+    if let Some(silent) = parameters.silent {
+        parts.push(format!("{} of them do not read", format::count(silent)));
+    }
     if let Some(concurrency) = parameters.connect_concurrency {
         parts.push(format!("{} at once", plural(concurrency, "handshake", "s")));
     }

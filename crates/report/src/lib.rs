@@ -40,7 +40,7 @@ mod tables;
 mod verdict;
 
 // The public interface is:
-pub use crate::battle::Rules;
+pub use crate::battle::{Contrast, Rules, contrast};
 pub use crate::capacity::{Capacity, Over};
 pub use crate::cell::{Cell, Handshake, Latencies, OneWay, Parameters, Recovery};
 pub use crate::compare::{Change, Comparison, compare};

@@ -33,7 +33,7 @@ impl<'a> Standing<'a> {
     }
 
     /// The cells whose figures are the contestant's own.
-    fn ranked(&self) -> impl Iterator<Item = &'a Cell> {
+    pub(super) fn ranked(&self) -> impl Iterator<Item = &'a Cell> {
         let cells = self.cells.iter().copied();
         cells.filter(|cell| objection(cell).is_none())
     }

@@ -1,0 +1,383 @@
+//! Two battles side by side: each contestant against itself, or against the only other one, over
+//! all rounds.
+
+use serde::Serialize;
+
+use super::Field;
+use super::standing::Standing;
+use crate::format;
+use crate::metric::Metric;
+use crate::run::Run;
+use crate::sentences;
+use crate::statistics::ranks::{self, Shift, median};
+use crate::statistics::sample_size::rounds_needed;
+use crate::summary::Style;
+use crate::table::Table;
+
+/// What two battles say of each other, ready to be printed; as JSON it has every figure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Contrast {
+    title: String,
+    sections: Vec<Section>,
+    remarks: Vec<String>,
+}
+
+/// One contestant under one load in both.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Section {
+    title: String,
+    /// The relative difference that the battles are to tell.
+    resolve: f64,
+    /// Rounds of each battle that tell it by the primary metric, in 19 of 20 cases.
+    rounds_needed: Option<u64>,
+    metrics: Vec<Difference>,
+}
+
+/// One metric of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Difference {
+    metric: String,
+    /// It decides; the others are shown beside it.
+    is_primary: bool,
+    /// Ranked rounds of A and of B.
+    rounds: [usize; 2],
+    /// Medians of the rounds, in nanoseconds where it is a latency.
+    medians: [Option<f64>; 2],
+    /// B beside A, with the interval of 95 %; `None` with too few rounds.
+    #[serde(flatten)]
+    change: Option<Change>,
+    #[serde(skip)]
+    unit: Option<Metric>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Change {
+    /// `B / A - 1`.
+    relative: f64,
+    low: f64,
+    high: f64,
+    /// The interval does not hold 0.
+    is_told: bool,
+    /// The difference is for the worse, told or not.
+    is_worse: bool,
+}
+
+/// Compares two battles over their rounds; `None` where one of them is none, or is a search.
+pub fn contrast(a: &Run, b: &Run) -> Option<Contrast> {
+    let rules = a.rules.as_ref().filter(|_| b.rules.is_some())?;
+    if !a.capacities.is_empty() || !b.capacities.is_empty() {
+        return None;
+    }
+    let primary = Metric::parse(&rules.primary)?;
+    let mut metrics = vec![primary];
+    let others = rules.columns.iter().filter_map(|name| Metric::parse(name));
+    metrics.extend(others.filter(|metric| *metric != primary));
+    let fields = [Field::all(a), Field::all(b)];
+    let mut contrast = Contrast {
+        title: format!("A = {}, B = {}", sentences::title(a), sentences::title(b)),
+        sections: Vec::new(),
+        remarks: Vec::new(),
+    };
+    let mut pairs = Vec::new();
+    for field in &fields[0] {
+        let title = field.title();
+        let Some(other) = fields[1].iter().find(|it| it.common() == field.common()) else {
+            contrast.remarks.push(format!("{title}: it is in A only"));
+            continue;
+        };
+        let standings =
+            [(field, a), (other, b)].map(|(it, run)| it.standings(run.environment.seed));
+        contrast.remark_on(&title, &standings);
+        pairs.push((title, standings));
+    }
+    let partners: Vec<(String, Pair<'_>)> = pairs
+        .iter()
+        .flat_map(|(title, [a, b])| of_both(title, a, b))
+        .collect();
+    // As many verdicts as there are sections, each held to its part of the level.
+    let alpha = ALPHA / partners.len().max(1) as f64;
+    let section =
+        |(title, pair): (String, Pair<'_>)| section(title, pair, &metrics, rules.resolve, alpha);
+    contrast.sections = partners.into_iter().map(section).collect();
+    Some(contrast)
+}
+
+/// A contestant in A and in B.
+type Pair<'a> = [&'a Standing<'a>; 2];
+
+/// Contestants of the same name, or the only ones.
+fn of_both<'a>(
+    title: &str,
+    a: &'a [Standing<'a>],
+    b: &'a [Standing<'a>],
+) -> Vec<(String, Pair<'a>)> {
+    if let ([one], [other]) = (a, b) {
+        let names = match one.contestant() == other.contestant() {
+            true => one.contestant().to_owned(),
+            false => format!("{} and {}", one.contestant(), other.contestant()),
+        };
+        return vec![(format!("{names}: {title}"), [one, other])];
+    }
+    let partner = |one: &'a Standing<'a>| {
+        let other = b.iter().find(|it| it.contestant() == one.contestant())?;
+        Some((format!("{}: {title}", one.contestant()), [one, other]))
+    };
+    a.iter().filter_map(partner).collect()
+}
+
+fn section(title: String, pair: Pair<'_>, metrics: &[Metric], resolve: f64, alpha: f64) -> Section {
+    let logs = |metric: Metric| pair.map(|standing| logs(standing, metric));
+    let [one, other] = logs(metrics[0]);
+    Section {
+        title,
+        resolve,
+        rounds_needed: rounds_needed(&[&one, &other], resolve.ln_1p(), alpha),
+        metrics: metrics
+            .iter()
+            .enumerate()
+            .map(|(place, &metric)| {
+                let [a, b] = logs(metric);
+                // Those that do not decide have intervals of their own.
+                let alpha = if place == 0 { alpha } else { ALPHA };
+                Difference {
+                    metric: metric.to_string(),
+                    is_primary: place == 0,
+                    rounds: [a.len(), b.len()],
+                    medians: [&a, &b].map(|logs| middle(logs).map(f64::exp)),
+                    change: ranks::shift(&a, &b, alpha).map(|shift| Change::of(&shift, metric)),
+                    unit: Some(metric),
+                }
+            })
+            .collect(),
+    }
+}
+
+/// The logarithms of the values of the ranked rounds, in order: differences of them are ratios.
+fn logs(standing: &Standing<'_>, metric: Metric) -> Vec<f64> {
+    let values = standing.values(metric).into_iter();
+    let mut logs: Vec<f64> = values.filter(|it| *it > 0.0).map(f64::ln).collect();
+    logs.sort_by(f64::total_cmp);
+    logs
+}
+
+fn middle(sorted: &[f64]) -> Option<f64> {
+    (!sorted.is_empty()).then(|| median(sorted))
+}
+
+impl Change {
+    fn of(shift: &Shift, metric: Metric) -> Self {
+        Self {
+            relative: shift.estimate.exp_m1(),
+            low: shift.low.exp_m1(),
+            high: shift.high.exp_m1(),
+            is_told: shift.is_told(),
+            is_worse: (shift.estimate < 0.0) == metric.is_better_high(),
+        }
+    }
+}
+
+impl Contrast {
+    /// Whether there is nothing that both have.
+    pub fn is_empty(&self) -> bool {
+        self.sections.is_empty()
+    }
+
+    /// What else is to be said: loads that one of them does not have, rounds that are not ranked.
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
+    /// Where the primary metric is worse in B by more than the share `bound`, and not by chance; a
+    /// clause each.
+    pub fn regressions_beyond(&self, bound: f64) -> Vec<String> {
+        let clause = |section: &Section| {
+            let primary = section.metrics.iter().find(|it| it.is_primary)?;
+            let change = primary.change?;
+            let is_beyond = change.is_told && change.is_worse && change.relative.abs() > bound;
+            let (title, metric) = (&section.title, &primary.metric);
+            is_beyond.then(|| format!("{title}: {metric} {}", change.interval()))
+        };
+        self.sections.iter().filter_map(clause).collect()
+    }
+
+    /// As text for a terminal.
+    pub fn text(&self, style: Style) -> String {
+        let bold = |text: &str| match style.color {
+            true => format!("\u{1b}[1m{text}\u{1b}[0m"),
+            false => text.to_owned(),
+        };
+        let mut text = format!("{}\n", bold(&self.title));
+        for remark in &self.remarks {
+            text.push_str(&format!("  {remark}\n"));
+        }
+        for section in &self.sections {
+            text.push_str(&format!("\n{}\n", bold(&section.title)));
+            text.push_str(&section.table().to_text());
+            text.push_str(&format!("  {}\n", section.sentence()));
+        }
+        text + &format!("\n{METHOD}\n")
+    }
+
+    /// As Markdown.
+    pub fn markdown(&self) -> String {
+        let mut text = format!("# {}\n", self.title);
+        for remark in &self.remarks {
+            text.push_str(&format!("\n- {remark}\n"));
+        }
+        for section in &self.sections {
+            text.push_str(&format!("\n## {}\n\n", section.title));
+            text.push_str(&section.table().to_markdown());
+            text.push_str(&format!("\n{}\n", section.sentence()));
+        }
+        text + &format!("\n{METHOD}\n")
+    }
+
+    fn remark_on(&mut self, title: &str, standings: &[Vec<Standing<'_>>; 2]) {
+        for (name, standings) in ["A", "B"].into_iter().zip(standings) {
+            let remarks = standings.iter().filter_map(Standing::remark);
+            let remarks = remarks.map(|remark| format!("{name}, {title}: {remark}"));
+            self.remarks.extend(remarks);
+        }
+    }
+}
+
+impl Section {
+    fn table(&self) -> Table {
+        let mut table = Table::new(["", "A", "B", "B beside A", ""]);
+        for difference in &self.metrics {
+            let quantity = |value: Option<f64>| match (value, difference.unit) {
+                (Some(value), Some(metric)) => metric.quantity(value),
+                (Some(_), None) | (None, _) => format::dash(),
+            };
+            let [a, b] = difference.medians.map(quantity);
+            let interval = difference
+                .change
+                .map_or_else(format::dash, Change::interval);
+            let verdict = difference.verdict().to_owned();
+            table.row([difference.metric.clone(), a, b, interval, verdict]);
+        }
+        table
+    }
+
+    /// What decides, and what more rounds would tell.
+    fn sentence(&self) -> String {
+        let resolve = format::percent(self.resolve);
+        let fewest = self
+            .metrics
+            .first()
+            .map(|it| it.rounds[0].min(it.rounds[1]));
+        let needed = match (self.rounds_needed, fewest) {
+            (Some(needed), Some(fewest)) if needed > fewest as u64 => format!(
+                "a difference of {resolve} would be told in 19 of 20 cases with {} rounds each, of \
+                 which there are {fewest}",
+                format::count(needed)
+            ),
+            (Some(_), Some(fewest)) => {
+                format!("{fewest} rounds each tell a difference of {resolve} in 19 of 20 cases")
+            }
+            (None, _) | (_, None) => "there are too few rounds to say more".to_owned(),
+        };
+        let primary = self.metrics.first().map_or("", |it| it.metric.as_str());
+        format!("{primary} decides; {needed}.")
+    }
+}
+
+impl Difference {
+    fn verdict(&self) -> &'static str {
+        match self.change {
+            None => "too few rounds",
+            Some(change) if !change.is_told => "cannot be told apart",
+            Some(change) if change.is_worse => "worse",
+            Some(_) => "better",
+        }
+    }
+}
+
+impl Change {
+    fn interval(self) -> String {
+        let percent = |share: f64| format!("{:+.1} %", share * 100.0);
+        format!(
+            "{} [{}, {}]",
+            percent(self.relative),
+            percent(self.low),
+            percent(self.high)
+        )
+    }
+}
+
+/// Of all verdicts together, and of each other interval.
+const ALPHA: f64 = 0.05;
+const METHOD: &str = "Medians of the ranked rounds; the difference is the median over all pairs of \
+    a round of B and one of A, with the interval of the test of Mann and Whitney, 95 % for all \
+    verdicts of the first lines together. Two battles on a machine that drifts can differ for no \
+    other reason: let both take part in one, which interleaves them.";
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests;
+    use super::*;
+    use crate::run::Content;
+
+    #[test]
+    fn what_is_slower_over_the_rounds_is_told_and_what_is_not_is_not() {
+        let before = tests::run(&[("a", 2.0), ("b", 3.0)], 8);
+        let after = tests::run(&[("a", 2.1), ("b", 3.0)], 8);
+        let found = contrast(&before, &after).unwrap();
+        let beyond = |bound| found.regressions_beyond(bound).join("; ");
+        assert!(
+            beyond(0.02).starts_with("a: 100 connections"),
+            "{}",
+            beyond(0.02)
+        );
+        assert!(!beyond(0.02).contains("b: "));
+        assert_eq!(beyond(0.2), "");
+        let back = contrast(&after, &before).unwrap();
+        assert_eq!(back.regressions_beyond(0.0), [""; 0]);
+        let text = found.text(Style::default());
+        assert!(
+            text.contains("worse") && text.contains("cannot be told apart"),
+            "{text}"
+        );
+        assert!(
+            text.contains("rounds each tell a difference of 3.0 %"),
+            "{text}"
+        );
+        assert!(found.markdown().contains("## b: 100 connections"));
+    }
+
+    #[test]
+    fn the_only_contestants_are_compared_whatever_they_are_called() {
+        let before = tests::run(&[("a", 2.0)], 6);
+        let after = tests::run(&[("c", 2.6)], 6);
+        let json = serde_json::to_value(contrast(&before, &after).unwrap()).unwrap();
+        let primary = &json["sections"][0]["metrics"][0];
+        assert_eq!(primary["is_told"], true, "{json}");
+        assert_eq!(primary["is_worse"], true);
+        let relative = primary["relative"].as_f64().unwrap();
+        assert!((relative - 0.3).abs() < 0.02, "{relative}");
+        assert!(
+            json["sections"][0]["title"]
+                .as_str()
+                .unwrap()
+                .starts_with("a and c: ")
+        );
+        let few = contrast(&before, &tests::run(&[("c", 2.6)], 3)).unwrap();
+        assert!(few.text(Style::default()).contains("too few rounds"));
+    }
+
+    #[test]
+    fn other_runs_are_none_of_its_business() {
+        let battle = tests::run(&[("a", 2.0)], 6);
+        let load = Run {
+            content: Content::Bench(Vec::new()),
+            ..Run::default()
+        };
+        assert_eq!(contrast(&battle, &load), None);
+        let other = tests::run(&[("z", 2.0), ("y", 2.0)], 6);
+        assert!(
+            contrast(&tests::run(&[("a", 1.0), ("b", 1.0)], 6), &other)
+                .unwrap()
+                .is_empty()
+        );
+    }
+}

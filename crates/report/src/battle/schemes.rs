@@ -1,0 +1,222 @@
+//! What TLS costs a contestant: its cells over wss beside those over ws, under the same load.
+
+use super::standing::Standing;
+use super::{Field, Section};
+use crate::cell::Cell;
+use crate::format;
+use crate::statistics::ranks::{self, median};
+use crate::table::Table;
+
+/// One table for each load that was put on contestants over both schemes.
+pub(super) fn sections(fields: &[Field<'_>], seed: u64) -> Vec<Section> {
+    let of_both = fields.iter().filter(|field| !field.common().1);
+    let tables = of_both.filter_map(|plain| {
+        let (parameters, _) = plain.common();
+        let secure = fields
+            .iter()
+            .find(|field| field.common() == (parameters.clone(), true))?;
+        let table = table(&plain.standings(seed), &secure.standings(seed));
+        (!table.is_empty()).then(|| Section {
+            title: format!("{}: wss beside ws", plain.load()),
+            table,
+            sentences: vec![METHOD.to_owned()],
+        })
+    });
+    tables.collect()
+}
+
+fn table(plain: &[Standing<'_>], secure: &[Standing<'_>]) -> Table {
+    let mut table = Table::new(["contestant", "", "ws", "wss", "wss beside ws"]);
+    for one in plain {
+        let Some(other) = secure.iter().find(|it| it.contestant() == one.contestant()) else {
+            continue;
+        };
+        for figure in FIGURES {
+            let values = [one, other].map(|standing| figure.samples(standing));
+            let [Some(ws), Some(wss)] = [0, 1].map(|side: usize| middle(&values[side])) else {
+                continue;
+            };
+            table.row([
+                one.contestant().to_owned(),
+                figure.name.to_owned(),
+                (figure.quantity)(ws.exp()),
+                (figure.quantity)(wss.exp()),
+                difference(&values[0], &values[1]),
+            ]);
+        }
+    }
+    table
+}
+
+fn middle(sorted: &[f64]) -> Option<f64> {
+    (!sorted.is_empty()).then(|| median(sorted))
+}
+
+/// How the logarithms of two samples differ.
+fn difference(ws: &[f64], wss: &[f64]) -> String {
+    let percent = |log: f64| format!("{:+.1} %", log.exp_m1() * 100.0);
+    match ranks::shift(ws, wss, ALPHA) {
+        None => "too few rounds and too short ones".to_owned(),
+        Some(shift) => {
+            let interval = format!("[{}, {}]", percent(shift.low), percent(shift.high));
+            match shift.is_told() {
+                true => format!("{} {interval}", percent(shift.estimate)),
+                false => format!("cannot be told apart {interval}"),
+            }
+        }
+    }
+}
+
+/// A figure of a cell, or of a part of it.
+struct Figure {
+    name: &'static str,
+    of_cell: fn(&Cell) -> Option<f64>,
+    /// Over some neighbouring seconds: messages, seconds, processor seconds.
+    of_block: fn(&Sums) -> Option<f64>,
+    quantity: fn(f64) -> String,
+}
+
+const FIGURES: [Figure; 2] = [
+    Figure {
+        name: "messages per second",
+        of_cell: |cell| Some(cell.rate.received_per_s),
+        of_block: |sums| Some(sums.received / sums.seconds),
+        quantity: |value| format!("{}/s", format::rate(value)),
+    },
+    Figure {
+        name: "CPU per message",
+        of_cell: |cell| cell.server.as_ref()?.cpu_ns_per_message,
+        of_block: |sums| Some(sums.cpu_s? * 1e9 / sums.received),
+        quantity: |value| format::latency(value / 1e3),
+    },
+];
+
+impl Figure {
+    /// The logarithms of its values, in order: of the rounds, or of blocks of time where there are
+    /// too few rounds.
+    fn samples(&self, standing: &Standing<'_>) -> Vec<f64> {
+        let cells: Vec<&Cell> = standing.ranked().collect();
+        let values: Vec<f64> = match cells.len() >= ROUNDS_MIN {
+            true => cells
+                .iter()
+                .filter_map(|cell| (self.of_cell)(cell))
+                .collect(),
+            false => cells
+                .iter()
+                .flat_map(|cell| blocks(cell))
+                .filter_map(|sums| (self.of_block)(&sums))
+                .collect(),
+        };
+        let values = values.into_iter().filter(|it| it.is_finite() && *it > 0.0);
+        let mut logs: Vec<f64> = values.map(f64::ln).collect();
+        logs.sort_by(f64::total_cmp);
+        logs
+    }
+}
+
+/// What came together in a block of time.
+struct Sums {
+    received: f64,
+    seconds: f64,
+    cpu_s: Option<f64>,
+}
+
+/// The whole seconds of sending in blocks, each so long that its neighbour tells little of it. The
+/// first one, in which caches fill, is left out.
+fn blocks(cell: &Cell) -> Vec<Sums> {
+    let whole = cell.intervals.iter().filter(|interval| {
+        interval.length_s > 0.9
+            && interval.start_s + interval.length_s <= cell.rate.duration_s + 0.05
+    });
+    let whole: Vec<_> = whole.collect();
+    let length = (whole.len() / BLOCKS).max(BLOCK_S_MIN);
+    let blocks = whole.chunks_exact(length).skip(1);
+    let sums = blocks.map(|block| Sums {
+        received: block.iter().map(|it| it.received as f64).sum(),
+        seconds: block.iter().map(|it| it.length_s).sum(),
+        cpu_s: block
+            .iter()
+            .map(|it| Some(it.server_cpu? * it.length_s))
+            .sum(),
+    });
+    sums.collect()
+}
+
+const ALPHA: f64 = 0.05;
+/// With fewer there is no interval of 95 %.
+const ROUNDS_MIN: usize = 4;
+/// As many as tell a percent in half an hour.
+const BLOCKS: usize = 30;
+const BLOCK_S_MIN: usize = 10;
+const METHOD: &str = "The difference is the median over all pairs of a round over wss and one over \
+    ws, with the interval of 95 % of the test of Mann and Whitney; with fewer than 4 rounds, of \
+    blocks of at least 10 s of them.";
+
+#[cfg(test)]
+mod tests {
+    use super::super::{sections as all, tests};
+    use crate::environment::Server;
+    use crate::interval::Interval;
+    use crate::run::Run;
+
+    fn run(rounds: u64, seconds: usize) -> Run {
+        let mut run = tests::run(&[("a", 1.0)], rounds);
+        let mut cells = run.cells().to_vec();
+        for is_secure in [false, true] {
+            for cell in run.cells() {
+                let mut cell = cell.clone();
+                let price = if is_secure { 1.5 } else { 1.0 };
+                let round = cell.contest.as_ref().map_or(0, |contest| contest.round);
+                cell.contest.as_mut().unwrap().tls = is_secure;
+                cell.rate.duration_s = seconds as f64;
+                cell.rate.received_per_s = (1000.0 + round as f64) / price;
+                cell.server = Some(Server {
+                    cpu_ns_per_message: Some((10_000.0 + round as f64) * price),
+                    ..Server::default()
+                });
+                let second = |index: usize| Interval {
+                    start_s: index as f64,
+                    length_s: 1.0,
+                    received: ((1000 + index % 7) as f64 / price) as u64,
+                    server_cpu: Some(0.5),
+                    ..Interval::default()
+                };
+                cell.intervals = (0..seconds).map(second).collect();
+                cells.push(cell);
+            }
+        }
+        cells.drain(..rounds as usize);
+        run.content = crate::run::Content::Bench(cells);
+        run
+    }
+
+    fn text(run: &Run) -> String {
+        let sections = all(run, &tests::rules());
+        let section = sections
+            .iter()
+            .find(|it| it.title.ends_with("wss beside ws"));
+        section.map_or_else(String::new, |section| section.table.to_text())
+    }
+
+    #[test]
+    fn rounds_are_compared_and_blocks_of_time_where_there_are_few() {
+        for run in [run(5, 3), run(1, 300)] {
+            let text = text(&run);
+            assert!(
+                text.contains("messages per second") && text.contains("-33."),
+                "{text}"
+            );
+            assert!(
+                text.contains("CPU per message") && text.contains("+50."),
+                "{text}"
+            );
+        }
+        let short = text(&run(1, 8));
+        assert!(short.is_empty() || short.contains("too short"), "{short}");
+    }
+
+    #[test]
+    fn one_scheme_alone_has_no_such_table() {
+        assert_eq!(text(&tests::run(&[("a", 1.0)], 5)), "");
+    }
+}
