@@ -134,7 +134,8 @@ impl Desk {
             return;
         }
         if plan.is_closed() {
-            self.due.push(Reverse((at_ns, index)));
+            let due_ns = at_ns.saturating_add(plan.think_ns);
+            self.due.push(Reverse((due_ns, index)));
         } else {
             self.unblock(index, track, at_ns);
         }

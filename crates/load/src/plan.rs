@@ -35,6 +35,8 @@ pub(crate) struct Plan {
     pub(crate) one_way_unit_ns: Option<u64>,
     /// Nanoseconds of one unit of the clocks inside messages, for those that have them.
     pub(crate) amplify_unit_ns: u64,
+    /// From a reply to the next message of its connection, in a closed loop.
+    pub(crate) think_ns: u64,
     /// Delay of the stand-in link per direction; 0 is none.
     pub(crate) link_delay_ns: u64,
     /// How long replies are awaited after the last send.
@@ -93,6 +95,7 @@ impl Plan {
                 .then(|| one_way_unit_ns(scenario))
                 .flatten(),
             amplify_unit_ns: one_way_unit_ns(scenario).unwrap_or(1000),
+            think_ns: scenario.think.map_or(0, duration_ns),
             link_delay_ns: scenario.link_delay.map_or(0, duration_ns),
             give_up_ns: planned_ns.map_or(NEVER, |planned| {
                 let last_ns = planned.saturating_add(drain_ns);

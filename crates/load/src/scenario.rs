@@ -128,6 +128,8 @@ pub struct Settings {
     /// Most connections that are open at once, over all workers, from the first packet until the
     /// socket is closed; `None` opens all of them.
     pub open_max: Option<u32>,
+    /// In a closed loop: how long a connection waits after a reply before its next message is due.
+    pub think: Option<Duration>,
     /// Spreads the first sends evenly over this long: connection `c` of `n` starts `c / n` of it
     /// late.
     pub stagger: Option<Duration>,
@@ -215,6 +217,7 @@ impl Default for Settings {
             barrier: true,
             messages_per_connection: None,
             open_max: None,
+            think: None,
             stagger: None,
             workload: Workload::Echo {
                 size: 64,

@@ -297,3 +297,23 @@ fn a_csv_that_cannot_be_written_to_its_end_is_a_reason() {
     assert!(reasons.contains("the CSV is incomplete"), "{reasons}");
     assert!(outcome.verdict() >= Verdict::Suspect);
 }
+
+#[test]
+fn a_client_that_thinks_waits_after_each_reply_and_is_not_late_for_it() {
+    let peer = Peer::start(Fault::None);
+    let outcome = peer.load(|settings| {
+        settings.connections = 2;
+        settings.pacing = closed(1);
+        settings.think = Some(Duration::from_millis(20));
+        settings.stop = Stop::Messages(20);
+    });
+    let cell = outcome.cell;
+    assert_eq!((cell.messages.sent, cell.messages.lost), (20, 0));
+    // Nine pauses of each connection.
+    assert!(cell.rate.duration_s >= 0.18, "{:?}", cell.rate);
+    let median_ns = cell.latency.response.quantile_ns(0.5).unwrap();
+    assert!(
+        median_ns < 15_000_000,
+        "the pause is no latency: {median_ns} ns"
+    );
+}

@@ -52,6 +52,7 @@ pub(super) struct LoadKnobs {
     batch: Vec<u32>,
     wait: Vec<Duration>,
     batches: Option<u64>,
+    think: Option<Duration>,
     stagger: Option<Duration>,
     per_connection: Option<u64>,
     open_max: Option<u32>,
@@ -117,6 +118,7 @@ impl LoadKnobs {
                 .many("wait", quantity::duration_ms)?
                 .unwrap_or_default(),
             batches: knobs.one("batches", quantity::positive)?,
+            think: knobs.one("think", quantity::duration_ms)?,
             stagger: knobs.one("stagger", quantity::duration_ms)?,
             per_connection: knobs.one("per_connection", quantity::positive)?,
             open_max: count("open_max")?,
@@ -312,6 +314,7 @@ impl LoadKnobs {
             barrier: per_connection.is_none(),
             messages_per_connection: per_connection,
             open_max: self.open_max,
+            think: self.think,
             stagger: self.stagger,
             workload: match self.service {
                 Service::Echo | Service::Broadcast => Workload::Echo {

@@ -180,6 +180,11 @@ pub const KNOBS: &[KnobKind] = &[
     ),
     list("in_flight", "N", "Messages in flight on each connection"),
     list("batch", "N", "Messages that each connection sends at once"),
+    one(
+        "think",
+        "DURATION",
+        "From a reply to the next message of its connection, where no rate is given",
+    ),
     list("wait", "DURATION", "From one batch to the next"),
     one("batches", "N", "Batches that each connection sends"),
     one(

@@ -99,6 +99,7 @@ fn check_pacing(settings: &Settings) -> Result<(), ScenarioError> {
     }
     check_stop(settings)?;
     check_stagger(settings)?;
+    check_think(settings)?;
     if settings.drain > DURATION_MAX {
         return mistake("the drain must be at most 30 days");
     }
@@ -127,6 +128,17 @@ fn check_stop(settings: &Settings) -> Result<(), ScenarioError> {
             mistake("only batches end by themselves: give a duration or a number of messages")
         }
         Stop::After(_) | Stop::Messages(_) | Stop::Schedule => Ok(()),
+    }
+}
+
+fn check_think(settings: &Settings) -> Result<(), ScenarioError> {
+    match settings.think {
+        Some(think) if think > DURATION_MAX => mistake("the time to think must be at most 30 days"),
+        Some(_) if !matches!(settings.pacing, Pacing::Closed { .. }) => mistake(
+            "a time to think follows a reply: it needs a closed loop, without a rate and without \
+             batches",
+        ),
+        Some(_) | None => Ok(()),
     }
 }
 

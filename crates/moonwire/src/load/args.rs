@@ -123,6 +123,10 @@ pub(crate) struct PacingArgs {
     /// Messages in flight on each connection; without -q the loop is closed (default 1)
     #[arg(short = 'p', long, value_name = "IN_FLIGHT", value_parser = quantity::positive)]
     pub(crate) in_flight: Option<u64>,
+    /// Time from a reply to the next message of its connection, in a closed loop
+    #[arg(long, value_name = "DURATION", conflicts_with_all = ["rate", "batch"],
+          value_parser = quantity::duration_ms)]
+    pub(crate) think: Option<Duration>,
     /// Poisson arrivals instead of constant gaps (with -q)
     #[arg(long, requires = "rate")]
     pub(crate) poisson: bool,

@@ -47,13 +47,11 @@ pub(super) fn resolve(args: &LoadArgs) -> Result<Settings> {
             Some(0) | None => None,
             Some(limit) => Some(small(limit, "--open-max")?),
         },
+        think: args.pacing.think,
         stagger: stagger(&args.pacing, &pacing),
         workload: workload(&args.message),
         payloads: payloads(&args.message),
-        fragments: match &args.message.fragments {
-            Some(shares) => FragmentShare::parse_all(shares)?,
-            None => Vec::new(),
-        },
+        fragments: fragments(args.message.fragments.as_deref())?,
         fan_out: fan_out(connections)?,
         masked: !args.message.no_mask,
         replies: u16::try_from(replies(&args.message))
@@ -81,6 +79,11 @@ pub(super) fn resolve(args: &LoadArgs) -> Result<Settings> {
         slo,
         ..Settings::default()
     })
+}
+
+fn fragments(shares: Option<&str>) -> Result<Vec<FragmentShare>> {
+    let shares = shares.map(FragmentShare::parse_all).transpose()?;
+    Ok(shares.unwrap_or_default())
 }
 
 /// What a few send and all hear, if that is asked for.
