@@ -17,10 +17,12 @@ mod broadcast;
 mod budgets;
 mod capacity;
 mod disturbance;
+mod faulty;
 mod handover;
 mod lapps_client;
 mod memory;
 mod planted;
+mod pools;
 mod program;
 mod run_file;
 mod services;
@@ -143,6 +145,15 @@ pub(crate) fn planted(seconds: u16) -> Result<ExitCode> {
     let programs = Programs::build()?;
     let mut table = Table::new("Planted: faults that the lab has to find");
     planted::found(&programs, seconds, &mut table)?;
+    Ok(table.finish())
+}
+
+/// Comparisons of one server with itself and with one that is slower, over recorded rounds or, if
+/// `is_live`, over rounds of their own.
+pub(crate) fn pools(is_live: bool) -> Result<ExitCode> {
+    let programs = Programs::build()?;
+    let mut table = Table::new("Pools: false alarms, and differences that are found");
+    pools::judged(&programs, is_live, &mut table)?;
     Ok(table.finish())
 }
 

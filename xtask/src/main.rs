@@ -61,6 +61,8 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["acceptance", "capacity"] => acceptance::capacity(),
         ["acceptance", "planted"] => acceptance::planted(PLANTED_S),
         ["acceptance", "planted", "--seconds", text] => acceptance::planted(seconds(text)?),
+        ["acceptance", "pools"] => acceptance::pools(false),
+        ["acceptance", "pools", "--live"] => acceptance::pools(true),
         ["acceptance", "lapps-client"] => acceptance::lapps_client(),
         ["acceptance", "broadcast"] => acceptance::broadcast(BROADCAST_S),
         ["acceptance", "broadcast", "--seconds", text] => acceptance::broadcast(seconds(text)?),
@@ -120,6 +122,7 @@ usage: cargo xtask COMMAND
   acceptance broadcast [--seconds N]
                            10,000 subscribers of which 100 do not read, 5 minutes
   acceptance capacity      searches for the most that servers of known capacity stand; 4 min
+  acceptance pools [--live] false alarms of comparisons, and a server that is 3 % slower; 15 min
   acceptance planted [--seconds N]
                            a leak, a loss and an order that the lab has to find; 22 min
 ";

@@ -3,7 +3,7 @@
 //! between the fault and the one who looks for it.
 //!
 //! usage: faulty_server [--port PORT] [FAULT]
-//! faults: stall, drop N, double N, alter N, swap N, pace N, leak N
+//! faults: stall, drop N, double N, alter N, swap N, pace N, leak N, work N
 //!
 //! It prints `listening on URL`, runs until its standard input ends, and then prints how many
 //! messages came in and how many of them it spoilt. With a port it runs until it is ended.
@@ -39,10 +39,23 @@ enum Fault {
     Pace(u64),
     /// Keeps so many bytes of each message for ever.
     Leak(u64),
+    /// Multiplies so often for each message.
+    Work(u64),
 }
 
 static RECEIVED: AtomicU64 = AtomicU64::new(0);
 static SPOILT: AtomicU64 = AtomicU64::new(0);
+/// A processor's work that nothing can leave out.
+fn work(times: u64) {
+    let mut value = std::hint::black_box(1_u64);
+    for _ in 0..times {
+        value = value
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+    }
+    std::hint::black_box(value);
+}
+
 /// When the next message may be answered, of a server that paces.
 static NEXT: Mutex<Option<Instant>> = Mutex::new(None);
 
@@ -91,6 +104,7 @@ fn fault(arguments: &[String]) -> Result<Fault> {
         Some("swap") => Fault::Swap(every()?),
         Some("pace") => Fault::Pace(every()?),
         Some("leak") => Fault::Leak(every()?),
+        Some("work") => Fault::Work(every()?),
         Some(other) => bail!("unknown fault `{other}`"),
     })
 }
@@ -148,6 +162,10 @@ async fn echo(stream: TcpStream, fault: Fault) -> Result<()> {
             }
             Fault::Leak(bytes) => {
                 std::mem::forget(vec![b'#'; usize::try_from(bytes)?]);
+                socket.send(message).await?;
+            }
+            Fault::Work(times) => {
+                work(times);
                 socket.send(message).await?;
             }
             Fault::None

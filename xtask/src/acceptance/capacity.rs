@@ -1,10 +1,10 @@
 //! Searches for the most that a server stands, of servers whose capacity is known.
 
-use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 
+use super::faulty::write_contestant;
 use super::program::Programs;
 use super::table::Table;
 
@@ -17,7 +17,8 @@ const SECONDS_MAX: f64 = 180.0;
 pub(crate) fn known(programs: &Programs, table: &mut Table) -> Result<()> {
     for per_s in CAPACITIES {
         let folder = tempfile::tempdir()?;
-        write_contestant(folder.path(), programs, per_s)?;
+        let fault = ["pace", &per_s.to_string()];
+        write_contestant(folder.path(), "paced", programs, &fault)?;
         let place = folder.path().to_str().context("a folder is not UTF-8")?;
         let started = Instant::now();
         let arguments = [
@@ -42,22 +43,4 @@ pub(crate) fn known(programs: &Programs, table: &mut Table) -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// The paced server as a contestant; over TLS it is never started.
-fn write_contestant(folder: &Path, programs: &Programs, per_s: u32) -> Result<()> {
-    let program = programs.faulty_program();
-    let start = format!(
-        "start = ['{}', '--port', '{{port}}', 'pace', '{per_s}']",
-        program.display()
-    );
-    let text = format!(
-        "kind = 'server'\ndescription = 'answers {per_s} messages a second'\n\
-         version = ['echo', 'paced']\nready = 'listening on'\n\
-         [plain]\n{start}\nurl = 'ws://127.0.0.1:{{port}}/'\n\
-         [tls]\n{start}\nurl = 'wss://127.0.0.1:{{port}}/'\n"
-    );
-    let place = folder.join("paced");
-    std::fs::create_dir(&place)?;
-    std::fs::write(place.join("contestant.toml"), text).context("contestant.toml")
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
 use super::run_file::RunFile;
 use crate::place;
@@ -122,6 +123,17 @@ impl Programs {
         command.arg("lab").args(arguments).arg("--json").arg(&file);
         command.arg("--out").arg(folder.path().join("out"));
         run_file_of(command, &file)
+    }
+
+    /// `moonwire compare A B --json`.
+    pub(crate) fn compare(&self, before: &Path, after: &Path) -> Result<Value> {
+        let mut command = self.moonwire(None);
+        command.arg("compare").args([before, after]).arg("--json");
+        let output = command.stdin(Stdio::null()).output()?;
+        serde_json::from_slice(&output.stdout).with_context(|| {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            format!("{command:?}: {said}")
+        })
     }
 
     fn moonwire(&self, core: Option<u8>) -> Command {

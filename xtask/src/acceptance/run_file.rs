@@ -16,6 +16,11 @@ impl RunFile {
         ))
     }
 
+    /// All of it.
+    pub(crate) fn value(&self) -> &Value {
+        &self.0
+    }
+
     pub(crate) fn is_invalid(&self) -> bool {
         self.verdict().eq_ignore_ascii_case("invalid")
     }
