@@ -75,7 +75,7 @@ impl Contestant {
 
     /// Whether it is a server that sends each message to all that have subscribed.
     pub fn is_broadcasting(&self) -> bool {
-        self.has(|endpoint| endpoint.broadcast.is_some())
+        self.variant.broadcast != Some(false) && self.has(|endpoint| endpoint.broadcast.is_some())
     }
 
     /// Whether it is a server with this service.
@@ -220,7 +220,7 @@ impl Contestant {
     /// Where a server sends each message to all that have subscribed, if it does.
     pub(crate) fn broadcast_url(&self, tls: bool, around: &Surroundings) -> Option<String> {
         let url = self.endpoint(tls)?.broadcast.as_ref()?;
-        Some(self.fill(url, around))
+        (self.variant.broadcast != Some(false)).then(|| self.fill(url, around))
     }
 
     fn endpoint(&self, tls: bool) -> Option<&Endpoint> {

@@ -118,6 +118,12 @@ fn check(spec: &BattleSpec) -> Result<(), BattleError> {
                 spec.scenario.name
             ));
         }
+        if service == Service::Broadcast && spec.scenario.workers > 1 {
+            return mistake(format!(
+                "what is published on one of {} workers is not heard on the others: give one",
+                spec.scenario.workers
+            ));
+        }
         if service == Service::Broadcast
             && contestant.kind() == Kind::Proxy
             && spec.scenario.backends > 1

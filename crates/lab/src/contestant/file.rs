@@ -101,6 +101,8 @@ pub(super) struct Variant {
     pub(super) connections: Option<u32>,
     /// Whether it has the amplifying service, if the others have.
     pub(super) amplify: Option<bool>,
+    /// Whether it has the broadcasting service, if the others have.
+    pub(super) broadcast: Option<bool>,
     /// Values of its own, by the names that stand in braces.
     #[serde(default)]
     pub(super) values: BTreeMap<String, String>,

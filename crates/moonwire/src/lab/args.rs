@@ -46,6 +46,10 @@ pub(super) enum Scenario {
     ReconnectStorm(Box<BattleArgs>),
     /// The highest rate, or the most clients, that keep the thresholds
     FindMax(Box<BattleArgs>),
+    /// What one publishes and all hear: how soon the first, the median and the last has it
+    FanOut(Box<BattleArgs>),
+    /// Subscribers that do not read, beside others that do
+    SlowConsumers(Box<BattleArgs>),
     /// A scenario file of your own
     Run(Box<RunArgs>),
 }

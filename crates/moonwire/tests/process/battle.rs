@@ -175,6 +175,46 @@ fn clients_of_a_server_that_is_killed_come_back_to_the_new_one() {
     assert!(shortest_us > 200_000.0, "it was down for 200 ms: {cell}");
 }
 
+#[test]
+fn subscribers_hear_what_is_published_over_a_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lab = moonwire();
+    lab.args(["lab", "fan-out", "--contestants", "moonwire"]);
+    lab.args(["--connections", "20", "--publishers", "2", "--rate", "20"]);
+    lab.args(["--rounds", "1", "--duration", "1s", "--link-delay", "5"]);
+    lab.arg("--out").arg(folder.path().join("out"));
+    lab.arg("--json").arg(folder.path().join("run.json"));
+    let outcome = run(&mut lab);
+    assert!(matches!(outcome.code, Some(0 | INVALID)), "{outcome:?}");
+    let cell = &run_file(folder.path())["cells"][0];
+    let heard = &cell["fan_out"];
+    assert_eq!(
+        (&heard["reach"], &heard["unreached"]),
+        (&1.0.into(), &0.into())
+    );
+    assert_eq!(heard["copies"], 400, "{heard}");
+    assert_eq!(cell["link"]["delay_ms"], 5.0, "{cell}");
+    let soonest_us = heard["first_receiver"]["min_us"].as_f64().unwrap();
+    assert!(soonest_us >= 10_000.0, "there and back: {soonest_us}");
+    assert!(
+        outcome.stdout.contains("2 publishers heard by all"),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn every_scenario_has_a_command_of_its_own() {
+    let list = run(moonwire().args(["lab", "list", "--json"]));
+    let list: Value = serde_json::from_str(&list.stdout).unwrap();
+    let scenarios = list["scenarios"].as_array().unwrap();
+    assert!(scenarios.len() >= 10, "{scenarios:?}");
+    for name in scenarios {
+        let name = name.as_str().unwrap();
+        let help = run(moonwire().args(["lab", name, "--help"]));
+        assert_eq!(help.code, Some(0), "{name}: {help:?}");
+    }
+}
+
 /// The command lines of all processes there are.
 fn procfs_commands() -> impl Iterator<Item = String> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
