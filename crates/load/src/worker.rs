@@ -6,14 +6,14 @@
 
 mod connect;
 mod receive;
+mod report;
 mod send;
 mod short_lived;
 mod subscribe;
 mod unsent;
 
-use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
 
 use moonwire_net::{Driver, Plaintext, Time, Timers};
@@ -28,84 +28,9 @@ use crate::reconnect::Reconnect;
 use crate::schedule::NEVER;
 use crate::tally::Tally;
 
+pub(crate) use report::{Finish, Report, Shared, Stage};
 pub(crate) use send::wall_ns;
 use short_lived::share_of_open;
-
-/// What workers and the thread that started them share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    /// When sending starts; [`NEVER`] until every connection is up or given up.
-    pub(crate) start_ns: AtomicU64,
-    /// The run is to end now.
-    pub(crate) stop: AtomicBool,
-    /// Handshakes that may still be started.
-    pub(crate) handshakes: AtomicUsize,
-    /// Connections that are up.
-    pub(crate) online: AtomicU64,
-}
-
-/// What a worker tells.
-#[derive(Debug)]
-pub(crate) enum Report {
-    /// Every own connection is up or given up.
-    Settled { online: u64 },
-    /// What was recorded in `seconds` of the run: one, or more after a delay.
-    Snapshot {
-        worker: u32,
-        seconds: RangeInclusive<u64>,
-        tally: Box<Tally>,
-        run_ns: u64,
-    },
-    /// The worker went on to the next phase.
-    Entered { worker: u32, stage: Stage },
-    /// The worker has ended; nothing follows from it.
-    Finished { worker: u32, result: Box<Finish> },
-    /// The worker cannot go on.
-    Broken { sentence: String },
-}
-
-/// What a worker leaves behind.
-#[derive(Debug)]
-pub(crate) struct Finish {
-    pub(crate) tally: Box<Tally>,
-    /// The seconds of the run that the tally is of.
-    pub(crate) seconds: RangeInclusive<u64>,
-    /// CPU over the sending phase, and how long that was; `None` if it never began.
-    pub(crate) cpu: Option<(ThreadCpu, u64)>,
-    /// Messages due and never sent, because of the peer.
-    pub(crate) unsent_waiting: u64,
-    /// Those among them whose connection was not up.
-    pub(crate) unsent_down: u64,
-    /// Messages due and never sent, though nothing was in their way.
-    pub(crate) unsent_ready: u64,
-    /// When sending ended; 0 if it never began.
-    pub(crate) sending_end_ns: u64,
-    /// When the last message was sent; 0 if none was.
-    pub(crate) last_sent_ns: u64,
-    /// When the last reply came; 0 if none did.
-    pub(crate) last_received_ns: u64,
-    /// Messages that each of its listeners has heard, where some are published.
-    pub(crate) heard: Vec<u64>,
-    /// When no connection was left, if that ended it.
-    pub(crate) died_ns: Option<u64>,
-    /// No reply came for so long that sending was given up.
-    pub(crate) stalled: bool,
-}
-
-/// The phases of a worker, in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stage {
-    /// Connections come up; the start is not known yet.
-    Waiting,
-    /// Messages are due.
-    Sending,
-    /// Replies are awaited.
-    Draining,
-    /// Close handshakes.
-    Closing,
-    /// Nothing is left.
-    Done,
-}
 
 /// One worker; owns every connection whose number is its own number modulo the workers.
 pub(crate) struct Worker<D> {
@@ -158,6 +83,8 @@ pub(crate) struct Worker<D> {
     cpu: Option<(ThreadCpu, u64)>,
     /// When the present stage ends at the latest.
     stage_end_ns: u64,
+    /// Until then those that did not read are looked at; 0 before it begins.
+    silence_end_ns: u64,
     unsent_waiting: u64,
     unsent_down: u64,
     unsent_ready: u64,
@@ -229,6 +156,7 @@ impl<D: Driver> Worker<D> {
             cpu_second: None,
             cpu: None,
             stage_end_ns: NEVER,
+            silence_end_ns: 0,
             unsent_waiting: 0,
             unsent_down: 0,
             unsent_ready: 0,
@@ -293,7 +221,7 @@ impl<D: Driver> Worker<D> {
         match self.stage {
             Stage::Sending => moment_ns.min(self.desk.next_due_ns()).min(self.end_ns()),
             // Nothing more comes that would wake it.
-            Stage::Draining if self.is_settled() => self.now_ns,
+            Stage::Draining if self.is_settled() => self.silence_end_ns.max(self.now_ns),
             Stage::Draining => moment_ns
                 .min(self.desk.next_held_ns())
                 .min(self.next_look_ns()),
@@ -397,6 +325,7 @@ impl<D: Driver> Worker<D> {
         if self.stage <= Stage::Sending {
             self.settle();
         }
+        let is_drained = self.stage == Stage::Draining && self.has_looked_around();
         match self.stage {
             Stage::Waiting => {
                 if stopped {
@@ -414,7 +343,7 @@ impl<D: Driver> Worker<D> {
                 self.leave_sending(self.plan.drain_ns.min(STOP_PATIENCE_NS));
             }
             Stage::Sending if self.is_sending_over() => self.leave_sending(self.plan.drain_ns),
-            Stage::Draining if dead || self.is_settled() || self.now_ns >= self.stage_end_ns => {
+            Stage::Draining if dead || is_drained || self.now_ns >= self.stage_end_ns => {
                 self.enter_closing();
             }
             Stage::Draining if stopped => {
@@ -501,7 +430,6 @@ impl<D: Driver> Worker<D> {
         self.stage_end_ns = self.now_ns + CLOSE_PATIENCE_NS;
         self.next_connect = self.clients.len();
         for index in 0..self.clients.len() {
-            self.listen_again(index as u32);
             if let Some(session) = &mut self.clients[index].session {
                 session.close(CloseCode::NORMAL, "");
                 self.flush(index as u32);

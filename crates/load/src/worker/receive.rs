@@ -202,7 +202,7 @@ impl<D: Driver> Worker<D> {
             }
             Some(Consequence::Upgraded(upgrade)) => self.upgraded(index, &upgrade),
             Some(Consequence::Subscribed) => self.subscribed(index),
-            Some(Consequence::Ended { error: Some(_), .. }) if self.is_settled_silence(index) => {
+            Some(Consequence::Ended { error: Some(_), .. }) if self.is_silent_and_up(index) => {
                 self.desk.tally.counters.silent_cut += 1;
                 self.end(index);
             }

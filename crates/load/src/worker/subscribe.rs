@@ -3,7 +3,7 @@
 use moonwire_net::{Driver, Session, Time};
 use moonwire_proto::Opcode;
 
-use super::{SECOND_NS, Worker};
+use super::{SECOND_NS, Stage, Worker};
 use crate::audience::{Hearing, SUBSCRIBE};
 use crate::client::{Client, State, Upgrade};
 use crate::plan::Plan;
@@ -37,20 +37,31 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// True of a connection that was up and does not read: it is the server's to end it.
-    pub(super) fn is_settled_silence(&self, index: u32) -> bool {
+    /// True of a connection that was up, does not read, and was not closed by this end.
+    pub(super) fn is_silent_and_up(&self, index: u32) -> bool {
         let client = &self.clients[index as usize];
-        self.plan.is_silent(client.number) && client.state == State::Up
+        let is_up = client.state == State::Up && self.stage < Stage::Closing;
+        is_up && self.plan.is_silent(client.number)
     }
 
-    /// Lets a silent connection read to its end, where it may find that the server is gone.
-    pub(super) fn listen_again(&mut self, index: u32) {
-        let client = &self.clients[index as usize];
-        if let Some(session) = &client.session
-            && self.plan.is_silent(client.number)
-        {
-            self.driver.resume_receive(session.socket());
+    /// True when all has been heard, and those that did not read have had the time to read that the
+    /// server has ended them.
+    pub(super) fn has_looked_around(&mut self) -> bool {
+        if !self.is_settled() {
+            return false;
         }
+        let has_silent = self.plan.scenario.fan_out.is_some_and(|it| it.silent > 0);
+        if has_silent && self.silence_end_ns == 0 {
+            self.silence_end_ns = self.now_ns + SECOND_NS;
+            for client in &self.clients {
+                if let Some(session) = &client.session
+                    && self.plan.is_silent(client.number)
+                {
+                    self.driver.resume_receive(session.socket());
+                }
+            }
+        }
+        self.now_ns >= self.silence_end_ns
     }
 
     /// True when its listeners have heard all that there is, and nothing more is coming.
