@@ -361,7 +361,7 @@ mod tests {
                 .unwrap()
                 .starts_with("a and c: ")
         );
-        let few = contrast(&before, &tests::run(&[("c", 2.6)], 3)).unwrap();
+        let few = contrast(&before, &tests::run(&[("c", 2.6)], 2)).unwrap();
         assert!(few.text(Style::default()).contains("too few rounds"));
     }
 
