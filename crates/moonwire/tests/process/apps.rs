@@ -76,6 +76,82 @@ fn what_makes_no_sense_to_the_chat_is_answered() {
     assert!(client.hear()["error"].is_string());
 }
 
+#[test]
+fn a_terminal_goes_on_where_its_connection_was_lost() {
+    let server = serve("terminal");
+    let mut client = Client::connect(&server, "/terminal");
+    client.say(json!({"command": "help"}));
+    assert!(client.hear()["error"].is_string());
+    client.say(json!({"open": true}));
+    let opened = client.hear();
+    let session = opened["session"].as_str().unwrap().to_owned();
+    client.say(json!({"id": 1, "command": "set name Grüße"}));
+    assert_eq!(client.hear(), json!({"id": 1, "event": 1, "output": []}));
+    client.say(json!({"id": "two", "command": "sum 1 2.5"}));
+    assert_eq!(
+        client.hear(),
+        json!({"id": "two", "event": 2, "output": ["3.5"]})
+    );
+    client.say(json!({"command": "rm -rf"}));
+    let failed = client.hear();
+    assert!(
+        failed["failed"].is_string() && failed["event"] == 3,
+        "{failed}"
+    );
+    drop(client);
+    let mut again = Client::connect(&server, "/terminal");
+    again.say(json!({"resume": session, "after": 1}));
+    assert_eq!(
+        again.hear(),
+        json!({"id": "two", "event": 2, "output": ["3.5"]})
+    );
+    assert_eq!(again.hear(), failed);
+    assert_eq!(again.hear(), json!({"resumed": session, "event": 3}));
+    // The next one takes it over while the old connection still stands.
+    let mut third = Client::connect(&server, "/terminal");
+    third.say(json!({"resume": session, "after": 3}));
+    assert_eq!(third.hear()["resumed"], session.as_str());
+    third.say(json!({"command": "get name"}));
+    assert_eq!(third.hear(), json!({"event": 4, "output": ["Grüße"]}));
+    for (message, why) in [
+        (json!({"resume": "nobody's", "after": 0}), "no such session"),
+        (json!({"resume": session, "after": 9}), "the last event"),
+        (json!({"open": true}), "has a session"),
+        (json!({"command": 5}), "must be text"),
+        (json!([]), "expected"),
+    ] {
+        third.say(message.clone());
+        let answer = third.hear();
+        let error = answer["error"].as_str().unwrap_or_default();
+        assert!(error.contains(why), "{message}: {answer}");
+    }
+}
+
+#[test]
+fn the_server_measures_a_client_that_sends_back() {
+    let server = serve("reverse_echo");
+    let mut client = Client::connect(&server, "/reverse_echo");
+    client.say(json!({"bytes": 0, "count": 1}));
+    assert!(client.hear()["error"].is_string());
+    client.say(json!({"bytes": 1001, "count": 20}));
+    for _ in 0..20 {
+        let message = client.hear_binary();
+        assert_eq!(message.len(), 1001);
+        client.send_binary(message);
+    }
+    let report = client.hear();
+    assert_eq!(
+        (&report["messages"], &report["bytes_each_way"]),
+        (&json!(20), &json!(20_020))
+    );
+    let [min, mean, max] = ["min", "mean", "max"].map(|it| report["round_trip_us"][it].as_f64());
+    assert!(min > Some(0.0) && min <= mean && mean <= max, "{report}");
+    client.say(json!({"bytes": 8, "count": 2}));
+    client.hear_binary();
+    client.send_binary(b"another!".to_vec());
+    assert_eq!(client.close_code(), 1008);
+}
+
 /// Point 51 of the compatibility with LAppS.
 #[test]
 fn the_dialogue_of_echo_lapps() {

@@ -51,6 +51,22 @@ impl Client {
         self.0.send(Message::binary(bytes)).unwrap();
     }
 
+    /// The next message, which is binary.
+    pub(crate) fn hear_binary(&mut self) -> Vec<u8> {
+        let message = self.0.read().unwrap();
+        assert!(message.is_binary(), "{message:?}");
+        message.into_data().to_vec()
+    }
+
+    /// The code with which the server closes now.
+    pub(crate) fn close_code(&mut self) -> u16 {
+        let message = self.0.read().unwrap();
+        let Message::Close(Some(frame)) = message else {
+            panic!("no close: {message:?}");
+        };
+        frame.code.into()
+    }
+
     /// Sends a message of the LAppS protocol.
     pub(crate) fn tell(&mut self, message: &Value) {
         self.send_binary(cbor::encode(message));
