@@ -11,6 +11,7 @@ mod chart;
 mod compare;
 mod contest;
 mod counts;
+mod course;
 mod doubling;
 mod environment;
 mod fan_out;

@@ -3,6 +3,7 @@
 use crate::battle;
 use crate::capacity;
 use crate::cell::Cell;
+use crate::course;
 use crate::doubling;
 use crate::format::{self, escaped};
 use crate::groups::{Group, clients};
@@ -129,7 +130,7 @@ fn contest_sections(run: &Run) -> String {
             let tables = sections
                 .iter()
                 .map(|it| section(&it.title, &it.table, &it.sentences));
-            let pictures = capacity::plots(run).into_iter();
+            let pictures = capacity::plots(run).into_iter().chain(course::plots(run));
             let pictures = pictures.map(|plot| format!("<section>{}</section>\n", plot.svg));
             let pictures: String = pictures.collect();
             pictures + &tables.collect::<String>() + &paragraph(battle::method(run))

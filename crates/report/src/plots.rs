@@ -8,6 +8,7 @@ use crate::axis::{Axis, Unit};
 use crate::capacity;
 use crate::cell::Cell;
 use crate::chart::{Chart, Mark, Panel};
+use crate::course;
 use crate::format;
 use crate::groups::{Group, judged};
 use crate::histogram::Histogram;
@@ -35,6 +36,7 @@ pub fn plots(run: &Run) -> Vec<Plot> {
         // What each try looked like is on the page; pictures of all of them are too many.
         return plots;
     }
+    plots.extend(course::plots(run));
     for group in Group::all(run) {
         plots.extend(group_plots(&group.cells, &group.title(), &group.key()));
         if group.cells.len() > 1 {
