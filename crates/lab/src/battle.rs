@@ -216,7 +216,7 @@ pub fn battle(
 }
 
 /// Whoever finds the result of a battle that did not come to its end is told.
-fn note_progress(run: &mut Run, done: usize, planned: usize) {
+pub(crate) fn note_progress(run: &mut Run, done: usize, planned: usize) {
     let notes = &mut run.environment.notes;
     match planned - done {
         0 => notes.remove(PARTIAL),

@@ -16,6 +16,7 @@ use moonwire_report::{Cell, Content, Environment, Run};
 
 use self::bout::Site;
 use self::plan::Mode;
+use crate::battle::note_progress;
 use crate::bench::BenchError;
 use crate::bench::folder::ResultFolder;
 use crate::bench::plan::{Cores, core_list};
@@ -164,6 +165,9 @@ pub fn payload_doubling(
         around,
         stop,
     };
+    note_progress(&mut run, 0, bouts.len());
+    // Before the first, so that one that is killed leaves a result that says so.
+    folder.write_run(&run)?;
     for (index, bout) in bouts.iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
             break;
@@ -176,6 +180,7 @@ pub fn payload_doubling(
         };
         site.measure(bout, &steps, &mut place, &mut cells, observer)?;
         run.environment.elapsed_s = started.elapsed().as_secs_f64();
+        note_progress(&mut run, index + 1, bouts.len());
         run.content = Content::Bench(cells.clone());
         // After each, so that a machine that goes down leaves what was measured.
         folder.write_run(&run)?;
