@@ -19,6 +19,7 @@ mod capacity;
 mod disturbance;
 mod faulty;
 mod handover;
+mod kills;
 mod lapps_client;
 mod memory;
 mod planted;
@@ -145,6 +146,15 @@ pub(crate) fn planted(seconds: u16) -> Result<ExitCode> {
     let programs = Programs::build()?;
     let mut table = Table::new("Planted: faults that the lab has to find");
     planted::found(&programs, seconds, &mut table)?;
+    Ok(table.finish())
+}
+
+/// Scenarios of which a part is killed in the middle.
+pub(crate) fn kills() -> Result<ExitCode> {
+    crate::peers::install()?;
+    let programs = Programs::build()?;
+    let mut table = Table::new("Kills: what is left of a scenario without a part of it");
+    kills::survived(&programs, &mut table)?;
     Ok(table.finish())
 }
 

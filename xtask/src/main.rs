@@ -63,6 +63,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["acceptance", "planted", "--seconds", text] => acceptance::planted(seconds(text)?),
         ["acceptance", "pools"] => acceptance::pools(false),
         ["acceptance", "pools", "--live"] => acceptance::pools(true),
+        ["acceptance", "kills"] => acceptance::kills(),
         ["acceptance", "lapps-client"] => acceptance::lapps_client(),
         ["acceptance", "broadcast"] => acceptance::broadcast(BROADCAST_S),
         ["acceptance", "broadcast", "--seconds", text] => acceptance::broadcast(seconds(text)?),
@@ -122,6 +123,7 @@ usage: cargo xtask COMMAND
   acceptance broadcast [--seconds N]
                            10,000 subscribers of which 100 do not read, 5 minutes
   acceptance capacity      searches for the most that servers of known capacity stand; 4 min
+  acceptance kills         each scenario with its server, its proxy or the lab killed; 8 min
   acceptance pools [--live] false alarms of comparisons, and a server that is 3 % slower; 15 min
   acceptance planted [--seconds N]
                            a leak, a loss and an order that the lab has to find; 22 min

@@ -114,13 +114,20 @@ impl Programs {
         run_file_of(command, file.path())
     }
 
+    /// `moonwire lab`.
+    pub(crate) fn lab_command(&self) -> Command {
+        let mut command = self.moonwire(None);
+        command.arg("lab");
+        command
+    }
+
     /// `moonwire lab ARGUMENTS`, run to its end.
     pub(crate) fn lab(&self, arguments: &[&str]) -> Result<RunFile> {
         eprintln!("   moonwire lab {}", arguments.join(" "));
         let folder = tempfile::tempdir_in(&self.results)?;
         let file = folder.path().join("lab.json");
-        let mut command = self.moonwire(None);
-        command.arg("lab").args(arguments).arg("--json").arg(&file);
+        let mut command = self.lab_command();
+        command.args(arguments).arg("--json").arg(&file);
         command.arg("--out").arg(folder.path().join("out"));
         run_file_of(command, &file)
     }
