@@ -2,6 +2,7 @@
 //! draws anew for each round, so that what changes on the machine meets all of them.
 
 mod capacity;
+mod ceiling;
 mod cell;
 mod fault;
 mod limit;
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use moonwire_load::Progress;
-use moonwire_report::{Cell, Content, Environment, Run, Verdict};
+use moonwire_report::{Ceiling, Cell, Content, Environment, Run, Verdict};
 
 use self::cell::Site;
 use self::path::Path;
@@ -39,6 +40,8 @@ pub struct BattleSpec {
     pub contestants: Vec<Contestant>,
     /// The server behind proxies, and the control's.
     pub backend: Contestant,
+    /// What the generator is measured against before the contestants are.
+    pub null_server: Contestant,
     /// The moonwire that is a contestant: this program, normally.
     pub program: PathBuf,
     /// What `cargo xtask peers` has installed.
@@ -81,6 +84,13 @@ pub enum BattleEvent<'a> {
         /// Why it did not pass, if it did not.
         failure: Option<&'a str>,
     },
+    /// It is known what the generator does at most under one load, or cannot be.
+    CeilingEnded {
+        /// Which load.
+        place: &'a BattlePlace,
+        /// What was found.
+        ceiling: Option<&'a Ceiling>,
+    },
     /// A cell is done, or a search.
     CellEnded {
         /// Which cell.
@@ -97,7 +107,7 @@ pub enum BattleEvent<'a> {
 pub struct BattlePlace {
     /// From 1.
     pub number: usize,
-    /// Cells in all.
+    /// Cells in all; 0 for what comes before the first.
     pub count: usize,
     /// Contestant, scheme, load and round.
     pub name: String,
@@ -165,6 +175,7 @@ pub fn battle(
         environment: describe(spec, &cores, &link, versions),
         rules: Some(spec.scenario.rules.clone()),
         capacities: Vec::new(),
+        ceilings: Vec::new(),
         content: Content::Bench(Vec::new()),
     };
     let site = Site::new(spec, cores, around, &link, stop);
@@ -173,13 +184,18 @@ pub fn battle(
     note_progress(&mut run, 0, planned);
     // Before the first, so that one that is killed leaves a result that says so.
     folder.write_run(&run)?;
+    run.ceilings = ceiling::measure_all(&site, spec, observer)?;
     for (index, bout) in bouts.iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
             break;
         }
         let place = BattlePlace::of(bout, index, planned);
         match spec.scenario.search {
-            None => cells.push(site.cell(bout, &place, observer)?),
+            None => {
+                let mut cell = site.cell(bout, &place, observer)?;
+                limit::hold_to(&run.ceilings, &mut cell);
+                cells.push(cell);
+            }
             Some(plan) => {
                 let searched = capacity::search(&site, bout, plan, &place, observer)?;
                 cells.extend(searched.cells);

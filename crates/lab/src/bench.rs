@@ -47,6 +47,7 @@ pub fn bench(
     let mut run = Run {
         rules: None,
         capacities: Vec::new(),
+        ceilings: Vec::new(),
         name: spec.name.clone(),
         environment: describe(spec, &link),
         content: Content::Bench(Vec::new()),

@@ -153,6 +153,7 @@ pub fn payload_doubling(
     let mut run = Run {
         rules: None,
         capacities: Vec::new(),
+        ceilings: Vec::new(),
         name: mode.name().to_owned(),
         environment: describe(spec, mode, &cores, versions),
         content: Content::Bench(Vec::new()),

@@ -51,6 +51,8 @@ pub struct LabScenario {
     pub rounds: u64,
     /// A load before the measured one, in the same processes.
     pub warm_up: Option<Duration>,
+    /// How long the generator's own ceiling is measured for each load, if at all.
+    pub ceiling: Option<Duration>,
     /// The link between clients and what is measured; its seed and its processors are the
     /// battle's.
     pub(crate) link: LinkSpec,
@@ -152,6 +154,10 @@ impl LabScenario {
             rounds: count("rounds")?.unwrap_or(ROUNDS),
             warm_up: knobs
                 .one("warm_up", quantity::duration)?
+                .filter(|it| !it.is_zero()),
+            ceiling: knobs
+                .one("ceiling", quantity::duration)?
+                .map_or(Some(CEILING), Some)
                 .filter(|it| !it.is_zero()),
             link: link::link(&knobs, place)?,
             fault: fault(&knobs)?,
@@ -255,6 +261,8 @@ fn small(max: u32) -> impl Fn(&str) -> Result<u32, String> {
 }
 
 const BACKEND: &str = "moonwire";
+/// Some hundred thousand messages.
+const CEILING: Duration = Duration::from_secs(2);
 const BACKENDS_MAX: u32 = 64;
 const WORKERS_MAX: u32 = 1024;
 /// The fewest with an interval of 95 % between three contestants.

@@ -97,6 +97,30 @@ impl<'a> AmplifyReply<'a> {
         }
     }
 
+    /// What a server answers this message with at `now` of its clock; fields that the message
+    /// lacks are null.
+    pub(crate) fn answer(&self, now: u64) -> Vec<u8> {
+        let number = |field: Option<i64>| field.map_or_else(|| "null".into(), |it| it.to_string());
+        let sent_at = self.created_at;
+        let late = sent_at.map(|sent_at| now.cast_signed().wrapping_sub(sent_at));
+        let mut out = Vec::with_capacity(self.msg.map_or(0, <[u8]>::len) + REPLY_FRAME_BYTES);
+        let (client_id, msg_id) = (number(self.client_id), number(self.msg_id));
+        let written = (|| {
+            write!(
+                out,
+                r#"{{"client_id":{client_id},"msg_id":{msg_id},"msg":""#
+            )?;
+            out.write_all(self.msg.unwrap_or_default())?;
+            let (sent_at, late) = (number(sent_at), number(late));
+            write!(
+                out,
+                r#"","created_at":{now},"client_ts":{sent_at},"server_latency":{late}}}"#
+            )
+        })();
+        written.expect("a Vec takes everything");
+        out
+    }
+
     /// Whether the difference that the server states may be that of its clock and of ours. A
     /// server may read its clock once for both of its fields or for each of them, and it reads it
     /// while it has the message: the two cannot be further apart than that took. A server that
@@ -217,6 +241,8 @@ fn digits(number: u64) -> usize {
 
 /// `{"client_id":,"msg_id":,"msg":"","created_at":}`
 const FRAME_BYTES: usize = 47;
+/// All of a reply but the content, with the longest numbers there are.
+const REPLY_FRAME_BYTES: usize = 200;
 /// Units that the difference may be off because its parts are whole numbers.
 const ROUNDING: i128 = 2;
 
@@ -272,6 +298,18 @@ mod tests {
         let altered = text.replace(msg, &msg.to_uppercase());
         let reply = AmplifyReply::read(altered.as_bytes()).unwrap();
         assert!(!payload.is_intact(&reply, 3, 8, CREATED_AT, 0));
+    }
+
+    #[test]
+    fn an_answer_is_what_a_server_would_say() {
+        let payload = AmplifyPayload::new(200, 7);
+        let message = message(200, 3, 8);
+        let request = AmplifyReply::read(message.as_bytes()).unwrap();
+        let answer = request.answer(CREATED_AT + 321);
+        let reply = AmplifyReply::read(&answer).unwrap();
+        assert!(payload.is_intact(&reply, 3, 8, CREATED_AT, 0), "{reply:?}");
+        assert_eq!(reply.server_latency, Some(321));
+        assert_eq!(reply.msg_id, Some(8));
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod echo;
 mod fragments;
 mod ledger;
 mod meter;
+mod null_server;
 mod outcome;
 mod payload;
 mod plan;
@@ -35,6 +36,7 @@ mod worker;
 // The public interface is:
 pub use crate::echo::{EchoOutcome, echo};
 pub use crate::fragments::{Cut, FragmentShare};
+pub use crate::null_server::{NullServer, null_server};
 pub use crate::pool::PayloadSource;
 pub use crate::reconnect::Reconnect;
 pub use crate::run::{Control, Ending, LoadError, Outcome, Phase, Progress, run};

@@ -15,6 +15,7 @@ pub use self::contrast::{Contrast, contrast};
 use self::ranking::Ranking;
 use self::standing::Standing;
 use crate::capacity;
+use crate::ceiling;
 use crate::cell::{Cell, Parameters};
 use crate::format;
 use crate::groups;
@@ -61,8 +62,11 @@ pub(crate) fn method(run: &Run) -> &'static str {
 
 /// Two tables for each field of contestants: what they did, and how they compare.
 pub(crate) fn sections(run: &Run, rules: &Rules) -> Vec<Section> {
+    let ceilings = ceiling::section(run);
     if !run.capacities.is_empty() {
-        return capacity::sections(run);
+        let mut sections = capacity::sections(run);
+        sections.extend(ceilings);
+        return sections;
     }
     let mut sections = Vec::new();
     let fields = Field::all(run);
@@ -83,6 +87,7 @@ pub(crate) fn sections(run: &Run, rules: &Rules) -> Vec<Section> {
         }
     }
     sections.extend(schemes::sections(&fields, run.environment.seed));
+    sections.extend(ceilings);
     sections
 }
 

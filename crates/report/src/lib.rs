@@ -6,6 +6,7 @@
 mod axis;
 mod battle;
 mod capacity;
+mod ceiling;
 mod cell;
 mod chart;
 mod compare;
@@ -43,6 +44,7 @@ mod verdict;
 // The public interface is:
 pub use crate::battle::{Contrast, Rules, contrast};
 pub use crate::capacity::{Capacity, Over};
+pub use crate::ceiling::Ceiling;
 pub use crate::cell::{Cell, Handshake, Latencies, OneWay, Parameters, Recovery};
 pub use crate::compare::{Change, Comparison, compare};
 pub use crate::contest::Contest;

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::battle::Rules;
 use crate::capacity::Capacity;
+use crate::ceiling::Ceiling;
 use crate::cell::Cell;
 use crate::environment::Environment;
 use crate::groups::{Group, clients};
@@ -23,6 +24,8 @@ pub struct Run {
     pub rules: Option<Rules>,
     /// What searches for the most that contestants stand found.
     pub capacities: Vec<Capacity>,
+    /// What the generator does at most under the loads of a battle.
+    pub ceilings: Vec<Ceiling>,
     /// The measurements.
     pub content: Content,
 }
@@ -99,6 +102,7 @@ impl Run {
             environment: &self.environment,
             rules: self.rules.as_ref(),
             capacities: &self.capacities,
+            ceilings: &self.ceilings,
             bench_verdict: cells.map(|_| BenchVerdict::of(self)),
             cell,
             cells,
@@ -163,6 +167,7 @@ impl Run {
             environment: head.environment,
             rules: head.rules,
             capacities: head.capacities,
+            ceilings: head.ceilings,
             content,
         })
     }
@@ -230,6 +235,8 @@ struct RunOut<'a> {
     rules: Option<&'a Rules>,
     #[serde(skip_serializing_if = "<[Capacity]>::is_empty")]
     capacities: &'a [Capacity],
+    #[serde(skip_serializing_if = "<[Ceiling]>::is_empty")]
+    ceilings: &'a [Ceiling],
     #[serde(flatten)]
     bench_verdict: Option<BenchVerdict>,
     #[serde(flatten)]
@@ -264,6 +271,8 @@ struct RunIn {
     rules: Option<Rules>,
     #[serde(default)]
     capacities: Vec<Capacity>,
+    #[serde(default)]
+    ceilings: Vec<Ceiling>,
 }
 
 #[derive(Deserialize)]

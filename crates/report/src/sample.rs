@@ -16,6 +16,7 @@ pub(crate) fn bench(seconds: u64, thinning: u64) -> Run {
     Run {
         rules: None,
         capacities: Vec::new(),
+        ceilings: Vec::new(),
         name: "bench of amplify, 20 ms link".to_owned(),
         environment: Environment {
             cpu_model: "AMD EPYC 7B13".to_owned(),

@@ -4,6 +4,18 @@
 //! contestant: the generator must have had time left, and of the processors that backends share
 //! with a proxy these must not have taken the larger part.
 
+use moonwire_report::{Ceiling, Cell};
+
+/// A cell that came near what the generator does at most is the generator's.
+pub(super) fn hold_to(ceilings: &[Ceiling], cell: &mut Cell) {
+    let objection = ceilings.iter().find_map(|ceiling| ceiling.objection(cell));
+    if let Some(contest) = &mut cell.contest
+        && contest.limit.is_none()
+    {
+        contest.limit = objection;
+    }
+}
+
 /// What was used while messages were sent, in cores.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Use {

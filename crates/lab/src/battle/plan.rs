@@ -47,7 +47,7 @@ impl Bout {
         }
     }
 
-    fn scheme(&self) -> &'static str {
+    pub(super) fn scheme(&self) -> &'static str {
         if self.tls { "wss" } else { "ws" }
     }
 }

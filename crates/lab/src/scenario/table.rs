@@ -81,6 +81,12 @@ pub const KNOBS: &[KnobKind] = &[
         "A load before the measured one, against the same processes, that does not count",
     ),
     one(
+        "ceiling",
+        "DURATION",
+        "How long each load is tried against a server that only answers, 2s by default; 0s leaves \
+         it out",
+    ),
+    one(
         "kill_after",
         "DURATION",
         "Kill the contestant so long after the first message was due, or after the connections \

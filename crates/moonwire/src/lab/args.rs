@@ -6,6 +6,8 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, ValueEnum
 use moonwire_lab::KNOBS;
 use moonwire_load::quantity;
 
+use super::null::NullServerArgs;
+
 /// Measure contestants side by side, in one run on one machine.
 #[derive(Debug, Args)]
 pub(crate) struct LabArgs {
@@ -52,6 +54,11 @@ pub(super) enum Scenario {
     SlowConsumers(Box<BattleArgs>),
     /// A scenario file of your own
     Run(Box<RunArgs>),
+    /// Serve /echo, /amplify and /broadcast with as little work as can be, until Ctrl-C
+    ///
+    /// What a generator reaches against it is its own ceiling, unless this one thread has no time
+    /// left first. Battles measure theirs so before they begin.
+    NullServer(NullServerArgs),
 }
 
 /// A file, and what takes the place of its knobs.

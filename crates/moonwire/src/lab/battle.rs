@@ -68,6 +68,7 @@ fn spec(scenario: LabScenario, args: &BattleArgs, roster: &Roster) -> Result<Bat
     Ok(BattleSpec {
         contestants: contestants.map_err(Error::msg)?,
         backend: backend.map_err(Error::msg)?,
+        null_server: roster.one(Kind::Server, NULL_SERVER).map_err(Error::msg)?,
         peers: peers_folder(&program),
         program,
         out: args.out.clone(),
@@ -76,6 +77,9 @@ fn spec(scenario: LabScenario, args: &BattleArgs, roster: &Roster) -> Result<Bat
         scenario,
     })
 }
+
+/// The folder of what only answers.
+const NULL_SERVER: &str = "null-server";
 
 /// What a person who waits sees.
 struct Watch {
@@ -122,6 +126,19 @@ impl Watch {
                 );
                 self.progress.above(&line);
             }
+            BattleEvent::CeilingEnded { place, ceiling } => {
+                if self.quiet {
+                    return;
+                }
+                let found = ceiling.map_or_else(
+                    || "it could not be measured".to_owned(),
+                    |it| {
+                        let more = if it.is_of_generator() { "" } else { " or more" };
+                        format!("{:.0} replies/s{more}", it.replies_per_s)
+                    },
+                );
+                self.progress.above(&format!("{}: {found}", place.name));
+            }
             BattleEvent::CellEnded {
                 place,
                 cell,
@@ -147,5 +164,8 @@ impl Watch {
 }
 
 fn label(place: &BattlePlace) -> String {
-    format!("[{}/{}] {}", place.number, place.count, place.name)
+    match place.count {
+        0 => place.name.clone(),
+        count => format!("[{}/{count}] {}", place.number, place.name),
+    }
 }

@@ -4,6 +4,7 @@ mod args;
 mod battle;
 mod check;
 mod list;
+mod null;
 mod watch;
 
 use anyhow::{Context, Error, Result};
@@ -35,6 +36,7 @@ pub(crate) fn run(args: &LabArgs) -> Result<Exit> {
         Scenario::SlowConsumers(args) => battle::run_shipped("slow-consumers", args, &roster),
         Scenario::FindMax(args) => battle::run_shipped("find-max", args, &roster),
         Scenario::Run(args) => battle::run_file(args, &roster),
+        Scenario::NullServer(args) => null::run(args),
     }
 }
 

@@ -60,6 +60,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<Exit> {
     let run = Run {
         rules: None,
         capacities: Vec::new(),
+        ceilings: Vec::new(),
         name,
         environment,
         content: Content::Load(Box::new(outcome.cell)),

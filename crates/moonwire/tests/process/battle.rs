@@ -39,6 +39,12 @@ fn every_contestant_has_a_cell_in_each_round_and_serves_every_connection() {
     assert!(matches!(outcome.code, Some(0 | INVALID)), "{outcome:?}");
     let json = run_file(folder.path());
     assert_eq!(json["rules"]["primary"], "handshake.mean");
+    for (index, ceiling) in json["ceilings"].as_array().unwrap().iter().enumerate() {
+        assert_eq!(ceiling["tls"], index == 1, "{json}");
+        assert!(ceiling["replies_per_s"].as_f64() > Some(100.0), "{ceiling}");
+        assert!(ceiling["generator_busy"].as_f64() > Some(0.0), "{ceiling}");
+    }
+    assert!(outcome.stdout.contains("what the generator does at most"));
     let cells = json["cells"].as_array().unwrap();
     let mut names: Vec<String> = Vec::new();
     for cell in cells {

@@ -1,0 +1,101 @@
+//! What the generator does at most, before anybody else is measured.
+
+use moonwire_load::{FanOut, Pacing, Settings, Stop};
+use moonwire_report::Ceiling;
+
+use super::cell::Site;
+use super::plan::Bout;
+use super::{BattleError, BattleEvent, BattleObserver, BattlePlace, BattleSpec};
+use crate::scenario::LoadPlan;
+
+/// One bout against the null server for each load of the battle, with TLS and without as that is.
+fn bouts(spec: &BattleSpec) -> Vec<Bout> {
+    let Some(duration) = spec.scenario.ceiling else {
+        return Vec::new();
+    };
+    let mut loads: Vec<LoadPlan> = Vec::new();
+    for mut load in spec.scenario.loads() {
+        // Of those that differ in their rate only, each would find the same.
+        load.parameters.rate_per_s = None;
+        let is_known = loads.iter().any(|it| it.parameters == load.parameters);
+        if is_known || matches!(load.settings.pacing, Pacing::Hold) {
+            continue;
+        }
+        hasten(&mut load.settings);
+        load.settings.stop = Stop::After(duration);
+        loads.push(load);
+    }
+    let schemes = |load: LoadPlan| {
+        let of_scheme = move |&tls: &bool| Bout {
+            contestant: spec.null_server.clone(),
+            load: load.clone(),
+            tls,
+            round: 0,
+            backend: None,
+        };
+        spec.scenario.tls.iter().map(of_scheme).collect::<Vec<_>>()
+    };
+    loads.into_iter().flat_map(schemes).collect()
+}
+
+/// Measures all of them, as long as nobody asks to stop.
+pub(super) fn measure_all(
+    site: &Site<'_>,
+    spec: &BattleSpec,
+    observer: &mut BattleObserver<'_>,
+) -> Result<Vec<Ceiling>, BattleError> {
+    let mut ceilings = Vec::new();
+    for bout in bouts(spec) {
+        if site.is_stopped() {
+            break;
+        }
+        ceilings.extend(measure(site, &bout, observer)?);
+    }
+    Ok(ceilings)
+}
+
+/// Measures one of them. Where it cannot be had, the battle goes on without.
+fn measure(
+    site: &Site<'_>,
+    bout: &Bout,
+    observer: &mut BattleObserver<'_>,
+) -> Result<Option<Ceiling>, BattleError> {
+    let place = BattlePlace {
+        number: 0,
+        count: 0,
+        name: format!(
+            "the generator's ceiling: {}, {} connections",
+            bout.scheme(),
+            bout.load.parameters.clients
+        ),
+    };
+    let cell = site.cell(bout, &place, observer)?;
+    let ceiling = Ceiling::of(&cell);
+    observer(&BattleEvent::CeilingEnded {
+        place: &place,
+        ceiling: ceiling.as_ref(),
+    });
+    Ok(ceiling)
+}
+
+/// The same messages of the same connections, as fast as they go.
+fn hasten(settings: &mut Settings) {
+    settings.pacing = match settings.pacing {
+        Pacing::Closed { in_flight } => Pacing::Closed { in_flight },
+        Pacing::Open { .. } | Pacing::Batches { .. } | Pacing::Hold => Pacing::Closed {
+            in_flight: IN_FLIGHT.div_ceil(settings.connections.max(1)),
+        },
+    };
+    settings.think = None;
+    settings.stagger = None;
+    settings.start_delay = None;
+    settings.connect_rate = None;
+    settings.slo.clear();
+    settings.fan_out = settings.fan_out.map(|fan_out| FanOut {
+        silent: 0,
+        ..fan_out
+    });
+}
+
+/// Messages in flight with which neither end waits for the other.
+const IN_FLIGHT: u32 = 64;
