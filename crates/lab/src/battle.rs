@@ -170,14 +170,7 @@ pub fn battle(
     let around = surroundings(spec, &folder, &link);
     let versions = versions(spec, &around)?;
     write_certificate(&around.certificate, &around.key).map_err(BattleError::Output)?;
-    let mut run = Run {
-        name: spec.scenario.name.clone(),
-        environment: describe(spec, &cores, &link, versions),
-        rules: Some(spec.scenario.rules.clone()),
-        capacities: Vec::new(),
-        ceilings: Vec::new(),
-        content: Content::Bench(Vec::new()),
-    };
+    let mut run = begun(spec, &cores, &link, versions);
     let site = Site::new(spec, cores, around, &link, stop);
     let mut cells: Vec<Cell> = Vec::new();
     let planned = bouts.len();
@@ -229,6 +222,16 @@ pub fn battle(
         folder: folder.path().to_owned(),
         interrupted,
     })
+}
+
+/// A result without cells.
+fn begun(spec: &BattleSpec, cores: &Cores, link: &Path, versions: BTreeMap<String, String>) -> Run {
+    Run {
+        name: spec.scenario.name.clone(),
+        environment: describe(spec, cores, link, versions),
+        rules: Some(spec.scenario.rules.clone()),
+        ..Run::default()
+    }
 }
 
 /// Whoever finds the result of a battle that did not come to its end is told.

@@ -1,5 +1,7 @@
 //! What the generator does at most, before anybody else is measured.
 
+use std::time::Duration;
+
 use moonwire_load::{FanOut, Pacing, Settings, Stop};
 use moonwire_report::Ceiling;
 
@@ -22,7 +24,7 @@ fn bouts(spec: &BattleSpec) -> Vec<Bout> {
             continue;
         }
         hasten(&mut load.settings);
-        load.settings.stop = Stop::After(duration);
+        load.settings.stop = stop(&mut load.settings, duration);
         loads.push(load);
     }
     let schemes = |load: LoadPlan| {
@@ -97,5 +99,22 @@ fn hasten(settings: &mut Settings) {
     });
 }
 
+/// When sending ends. Connections that close by themselves end early where they are few, and the
+/// rate is that of the time they took.
+fn stop(settings: &mut Settings, duration: Duration) -> Stop {
+    let Some(each) = settings.messages_per_connection else {
+        return Stop::After(duration);
+    };
+    settings.connections = settings.connections.max(CONNECTIONS_MIN);
+    match each.saturating_mul(settings.connections.into()) {
+        ..MESSAGES_LONG => Stop::Schedule,
+        MESSAGES_LONG.. => Stop::After(duration),
+    }
+}
+
+/// Short-lived connections with which a rate can be told.
+const CONNECTIONS_MIN: u32 = 2000;
+/// More than any generator sends within the usual duration.
+const MESSAGES_LONG: u64 = 400_000;
 /// Messages in flight with which neither end waits for the other.
 const IN_FLIGHT: u32 = 64;
