@@ -29,6 +29,7 @@ use crate::bench::plan::{Cores, core_list};
 use crate::contestant::{Contestant, Surroundings, write_certificate};
 use crate::environment;
 use crate::link::LinkError;
+use crate::sampling::Usage;
 use crate::scenario::LabScenario;
 
 /// What to run.
@@ -74,6 +75,8 @@ pub enum BattleEvent<'a> {
         place: &'a BattlePlace,
         /// Where its run stands.
         progress: &'a Progress,
+        /// What its processes use, the proxy first.
+        usage: &'a [Usage],
     },
     /// A search has tried a load.
     TryEnded {

@@ -1,7 +1,9 @@
 //! What processes use while they are under load, read from outside at a fixed period.
 
+use std::collections::VecDeque;
 use std::fs;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -121,10 +123,51 @@ fn seconds_between(origin: Instant, sample: &Sample) -> f64 {
     after - before
 }
 
+/// What processes use at the moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Usage {
+    /// Whose they are.
+    pub name: String,
+    /// Processors in use, 1.0 is one, over about the last second.
+    pub cpu_cores: f64,
+    /// Resident memory, bytes.
+    pub rss_bytes: u64,
+}
+
+/// The newest samples of a sampler that is at work.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Newest(Arc<Mutex<VecDeque<Sample>>>);
+
+impl Newest {
+    fn note(&self, sample: &Sample) {
+        let mut samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while samples
+            .front()
+            .is_some_and(|first| sample.at.duration_since(first.at) > NEWEST)
+        {
+            samples.pop_front();
+        }
+        samples.push_back(sample.clone());
+    }
+
+    /// What they use now; `None` before the second look.
+    pub(crate) fn usage(&self, name: &str) -> Option<Usage> {
+        let samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (first, last) = (samples.front()?, samples.back()?);
+        let passed_s = last.at.duration_since(first.at).as_secs_f64();
+        (passed_s > 0.0).then(|| Usage {
+            name: name.to_owned(),
+            cpu_cores: last.cpu_ns.saturating_sub(first.cpu_ns) as f64 / 1e9 / passed_s,
+            rss_bytes: last.rss_bytes,
+        })
+    }
+}
+
 /// A thread that looks at processes until it is stopped.
 #[derive(Debug)]
 pub struct Sampler {
     stop: Sender<()>,
+    newest: Newest,
     thread: JoinHandle<Series>,
 }
 
@@ -137,6 +180,8 @@ impl Sampler {
         let roots = roots.to_vec();
         let mut pids = tree::pids(&roots);
         let first = look(&pids, true);
+        let newest = Newest::default();
+        let told = newest.clone();
         let thread = std::thread::spawn(move || {
             let mut samples: Vec<Sample> = first.into_iter().collect();
             let mut next = Instant::now() + period;
@@ -149,7 +194,11 @@ impl Sampler {
                 if rare {
                     pids = tree::pids(&roots);
                 }
-                match look(&pids, rare) {
+                let sample = look(&pids, rare);
+                if let Some(sample) = &sample {
+                    told.note(sample);
+                }
+                match sample {
                     Some(sample) if samples.len() < SAMPLES_MAX => samples.push(sample),
                     // Beyond the bound only the newest look is kept, for the final figures.
                     Some(sample) => samples[SAMPLES_MAX - 1] = sample,
@@ -162,7 +211,16 @@ impl Sampler {
                 next = (next + period).max(Instant::now());
             }
         });
-        Self { stop, thread }
+        Self {
+            stop,
+            newest,
+            thread,
+        }
+    }
+
+    /// What those that wait may be told meanwhile.
+    pub(crate) fn newest(&self) -> Newest {
+        self.newest.clone()
     }
 
     /// Takes a last look and returns them all.
@@ -172,6 +230,8 @@ impl Sampler {
     }
 }
 
+/// Of the samples that tell what is used at the moment.
+const NEWEST: Duration = Duration::from_secs(1);
 const PERIOD_MIN: Duration = Duration::from_millis(10);
 /// Every how many looks the rare part is read: it walks page tables and descriptor tables.
 const RARE_EVERY: u64 = 20;
@@ -340,6 +400,25 @@ mod tests {
         let memory: Vec<u64> = both.0.iter().map(|sample| sample.rss_bytes).collect();
         assert_eq!(memory, [100, 400, 7, 400]);
         assert_eq!(Series::default().followed_by(series(0, 1)).0.len(), 2);
+    }
+
+    #[test]
+    fn what_is_used_now_is_that_of_the_last_second() {
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let newest = Newest::default();
+        assert_eq!(newest.usage("a"), None);
+        for (ms, cpu_ns) in [
+            (0, 0),
+            (1000, 900_000_000),
+            (1500, 950_000_000),
+            (2000, 1_000_000_000),
+        ] {
+            newest.note(&sample(at(ms), cpu_ns));
+        }
+        let usage = newest.usage("a").unwrap();
+        assert!((usage.cpu_cores - 0.1).abs() < 1e-9, "{usage:?}");
+        assert_eq!(usage.rss_bytes, 1_000_000_000);
     }
 
     #[test]

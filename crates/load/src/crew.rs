@@ -12,6 +12,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::cpu::MachineCpu;
 use crate::desk::Desk;
+use crate::latency_step;
 use crate::plan::Plan;
 use crate::raw::RawFile;
 use crate::records::Records;
@@ -296,6 +297,7 @@ impl Crew {
             received: counters.received,
             errors: records.totals.errors.values().sum(),
             response_ns: last.map(|r| (nanoseconds(r.p50_us), nanoseconds(r.p99_us))),
+            response_steps: latency_step::steps(&records.totals.response),
         });
     }
 

@@ -10,6 +10,7 @@ mod crew;
 mod desk;
 mod echo;
 mod fragments;
+mod latency_step;
 mod ledger;
 mod meter;
 mod null_server;
@@ -36,6 +37,7 @@ mod worker;
 // The public interface is:
 pub use crate::echo::{EchoOutcome, echo};
 pub use crate::fragments::{Cut, FragmentShare};
+pub use crate::latency_step::LatencyStep;
 pub use crate::null_server::{NullServer, null_server};
 pub use crate::pool::PayloadSource;
 pub use crate::reconnect::Reconnect;

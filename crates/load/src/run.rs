@@ -9,6 +9,7 @@ use std::time::Duration;
 use moonwire_report::{Cell, Verdict};
 
 use crate::crew::Crew;
+use crate::latency_step::LatencyStep;
 use crate::outcome::outcome;
 use crate::plan::Plan;
 use crate::preflight;
@@ -49,6 +50,8 @@ pub struct Progress {
     pub errors: u64,
     /// Response time of the last second, p50 and p99 in nanoseconds.
     pub response_ns: Option<(u64, u64)>,
+    /// The distribution of all response times so far.
+    pub response_steps: Vec<LatencyStep>,
 }
 
 /// The phases of a run, in order.

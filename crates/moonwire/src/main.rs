@@ -6,6 +6,7 @@ mod compare;
 mod config;
 mod exit;
 mod lab;
+mod live;
 mod load;
 mod output;
 mod progress;

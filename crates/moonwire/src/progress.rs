@@ -1,39 +1,51 @@
-//! What a waiting person sees, on stderr: a moving line on a terminal, a sparse log elsewhere.
+//! What a waiting person sees, on stderr: a moving view on a terminal, a sparse log elsewhere.
 
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use moonwire_lab::Usage;
 use moonwire_load::{Phase, Progress};
 
+use crate::live::LiveView;
 use crate::output;
 
 /// The progress of one load run.
 pub(crate) struct LoadProgress {
-    bar: ProgressBar,
-    /// True when stderr is no terminal and not asked to be quiet.
-    log: bool,
+    view: View,
     started: Instant,
-    /// When the log last said something, and about which phase.
-    said: Option<(Instant, Phase)>,
     /// Put before each line: the cell of a bench.
     label: String,
 }
 
+/// Where it is shown.
+enum View {
+    /// Nobody wants to see it.
+    None,
+    /// A terminal.
+    Live(Box<LiveView>),
+    /// A file or a pipe, and when it was told about which phase.
+    Log(Option<(Instant, Phase)>),
+}
+
+impl View {
+    fn open(quiet: bool) -> Self {
+        if quiet {
+            return Self::None;
+        }
+        // A terminal that cannot be drawn on can be written to.
+        let live = std::io::stderr().is_terminal().then(LiveView::open);
+        match live {
+            Some(Ok(live)) => Self::Live(Box::new(live)),
+            Some(Err(_)) | None => Self::Log(None),
+        }
+    }
+}
+
 impl LoadProgress {
     pub(crate) fn new(quiet: bool) -> Self {
-        let bar = ProgressBar::new(LENGTH);
-        if quiet {
-            bar.set_draw_target(ProgressDrawTarget::hidden());
-        }
-        bar.set_style(
-            ProgressStyle::with_template("{msg}\n{wide_bar:.cyan/dim}")
-                .expect("the template is a constant that parses"),
-        );
         Self {
-            log: !quiet && bar.is_hidden(),
-            bar,
+            view: View::open(quiet),
             started: Instant::now(),
-            said: None,
             label: String::new(),
         }
     }
@@ -41,7 +53,11 @@ impl LoadProgress {
     /// Names the part of the work that follows.
     pub(crate) fn label(&mut self, label: &str) {
         label.clone_into(&mut self.label);
-        self.said = None;
+        match &mut self.view {
+            View::None => {}
+            View::Live(live) => live.begin(),
+            View::Log(said) => *said = None,
+        }
     }
 
     /// Changes the name while the same part goes on.
@@ -49,44 +65,43 @@ impl LoadProgress {
         label.clone_into(&mut self.label);
     }
 
-    /// Puts a line that stays above the moving one.
-    pub(crate) fn above(&self, line: &str) {
-        if self.log {
-            output::remark(line);
-        } else {
-            self.bar.println(line);
+    /// Puts a line that stays above the moving ones.
+    pub(crate) fn above(&mut self, line: &str) {
+        match &mut self.view {
+            View::None => {}
+            View::Live(live) => live.above(line),
+            View::Log(_) => output::remark(line),
         }
     }
 
-    /// Shows where the run stands.
-    pub(crate) fn show(&mut self, progress: &Progress) {
+    /// Shows where the run stands, and what the processes under its load use, if that is known.
+    pub(crate) fn show(&mut self, progress: &Progress, usage: &[Usage]) {
         let line = format!("{}{}", self.label, sentence(progress));
-        self.bar
-            .set_position((share(progress) * LENGTH as f64) as u64);
-        if self.log && self.due(progress.phase) {
-            output::remark(&line);
+        match &mut self.view {
+            View::None => {}
+            View::Live(live) => live.show(&line, share(progress), progress, usage),
+            View::Log(said) => {
+                let now = Instant::now();
+                let is_due = said.is_none_or(|(at, last)| {
+                    last != progress.phase || now.duration_since(at) >= LOG_GAP
+                });
+                if is_due {
+                    *said = Some((now, progress.phase));
+                    output::remark(&line);
+                }
+            }
         }
-        self.bar.set_message(line);
     }
 
-    /// Clears the moving line.
-    pub(crate) fn finish(&self) {
-        self.bar.finish_and_clear();
+    /// Takes the moving lines away.
+    pub(crate) fn finish(&mut self) {
+        if let View::Live(live) = &mut self.view {
+            live.close();
+        }
     }
 
     pub(crate) fn elapsed_s(&self) -> f64 {
         self.started.elapsed().as_secs_f64()
-    }
-
-    fn due(&mut self, phase: Phase) -> bool {
-        let now = Instant::now();
-        let due = self
-            .said
-            .is_none_or(|(at, last)| last != phase || now.duration_since(at) >= LOG_GAP);
-        if due {
-            self.said = Some((now, phase));
-        }
-        due
     }
 }
 
@@ -148,7 +163,5 @@ fn share(progress: &Progress) -> f64 {
     by_time.or(by_count).unwrap_or(0.0).min(1.0)
 }
 
-/// Steps of the bar.
-const LENGTH: u64 = 1000;
 /// Pause between two lines of the log.
 const LOG_GAP: Duration = Duration::from_secs(10);

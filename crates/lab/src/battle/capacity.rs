@@ -10,6 +10,7 @@ use super::plan::Bout;
 use super::search::{Bounds, Search, Step};
 use super::{BattleError, BattleEvent, BattleObserver, BattlePlace};
 use crate::contestant::RunningStack;
+use crate::sampling::Usage;
 use crate::scenario::SearchPlan;
 
 /// All tries of a search, and what it found.
@@ -100,8 +101,13 @@ fn try_load(
     place: &BattlePlace,
     observer: &mut BattleObserver<'_>,
 ) -> (Cell, Option<Failure>) {
-    let mut on_progress =
-        |progress: &Progress| observer(&BattleEvent::Progress { place, progress });
+    let mut on_progress = |progress: &Progress, usage: &[Usage]| {
+        observer(&BattleEvent::Progress {
+            place,
+            progress,
+            usage,
+        });
+    };
     let cell = site.measure(tried, stack, &mut on_progress);
     let failure = failure(&cell);
     observer(&BattleEvent::TryEnded {

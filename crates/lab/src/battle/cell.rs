@@ -20,7 +20,7 @@ use super::{BattleError, BattleEvent, BattleObserver, BattlePlace, BattleSpec};
 use crate::bench::merge::{self, Phases};
 use crate::bench::plan::{Cores, core_list};
 use crate::contestant::{Kind, RunningStack, StackSpec, Surroundings};
-use crate::sampling::{Sampler, Series};
+use crate::sampling::{Newest, Sampler, Series, Usage};
 use crate::scenario::Service;
 
 /// What all cells share.
@@ -70,8 +70,12 @@ impl<'a> Site<'a> {
             Err(sentence) => return Ok(missing(bout, &sentence)),
         };
         self.warm_up(bout, &stack);
-        let mut on_progress = |progress: &Progress| {
-            observer(&BattleEvent::Progress { place, progress });
+        let mut on_progress = |progress: &Progress, usage: &[Usage]| {
+            observer(&BattleEvent::Progress {
+                place,
+                progress,
+                usage,
+            });
         };
         let mut cell = self.measure(bout, &mut stack, &mut on_progress);
         for objection in end(stack)? {
@@ -103,7 +107,7 @@ impl<'a> Site<'a> {
         &self,
         bout: &Bout,
         stack: &mut RunningStack,
-        observer: &mut (dyn FnMut(&Progress) + Send),
+        observer: &mut Watching<'_>,
     ) -> Cell {
         let scenario = match self.settings(bout, stack).and_then(Scenario::new) {
             Ok(scenario) => scenario,
@@ -111,10 +115,14 @@ impl<'a> Site<'a> {
         };
         let sampler = Samplers::start(bout, stack);
         let mark = self.path.link.mark();
+        let newest = sampler.newest(bout, self.spec);
         let mut phases = Phases::default();
         let mut on_progress = |progress: &Progress| {
             phases.note(progress.phase, Instant::now());
-            observer(progress);
+            let usage = newest
+                .iter()
+                .filter_map(|(name, newest)| newest.usage(name));
+            observer(progress, &usage.collect::<Vec<_>>());
         };
         let (outcome, ended, aftermath) =
             self.load(&scenario, stack, sampler.contestant, &mut on_progress);
@@ -301,6 +309,9 @@ pub(super) fn end(stack: RunningStack) -> Result<Vec<String>, BattleError> {
     Ok(killed.into_iter().map(objection).collect())
 }
 
+/// Sees where a cell stands.
+pub(super) type Watching<'a> = dyn FnMut(&Progress, &[Usage]) + Send + 'a;
+
 /// A look at what is measured, and one at the servers behind a proxy.
 struct Samplers {
     contestant: Sampler,
@@ -320,6 +331,16 @@ impl Samplers {
                 backends: None,
             },
         }
+    }
+}
+
+impl Samplers {
+    /// Those that go on, with their names.
+    fn newest(&self, bout: &Bout, spec: &BattleSpec) -> Vec<(String, Newest)> {
+        let contestant = (bout.contestant.name(), self.contestant.newest());
+        let backends = self.backends.as_ref();
+        let backends = backends.map(|it| (spec.backend.name(), it.newest()));
+        std::iter::once(contestant).chain(backends).collect()
     }
 }
 

@@ -21,11 +21,11 @@ impl Watch {
         }
     }
 
-    pub(super) fn finish(&self) {
+    pub(super) fn finish(&mut self) {
         self.progress.finish();
     }
 
-    fn say(&self, line: &str) {
+    fn say(&mut self, line: &str) {
         if !self.quiet {
             self.progress.above(line);
         }
@@ -61,7 +61,7 @@ impl BenchObserver for Watch {
                 let (number, count) = (place.index + 1, place.count);
                 self.progress
                     .relabel(&format!("[{number}/{count}, {} left] ", clock(*left)));
-                self.progress.show(progress);
+                self.progress.show(progress, &[]);
             }
             BenchEvent::CellEnded { place, cell } => {
                 self.say(&format!(

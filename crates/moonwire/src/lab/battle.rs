@@ -100,13 +100,17 @@ impl Watch {
 
     fn on_event(&mut self, event: &BattleEvent<'_>) {
         match event {
-            BattleEvent::Progress { place, progress } => {
+            BattleEvent::Progress {
+                place,
+                progress,
+                usage,
+            } => {
                 let label = format!("{} ", label(place));
                 if self.label != label {
                     self.progress.label(&label);
                     self.label = label;
                 }
-                self.progress.show(progress);
+                self.progress.show(progress, usage);
             }
             BattleEvent::TryEnded {
                 place,
@@ -150,9 +154,12 @@ impl Watch {
                 let verdict = cell.assessment.verdict();
                 let limit = cell.contest.as_ref().and_then(|it| it.limit.as_deref());
                 let limit = limit.map_or_else(String::new, |limit| format!(", {limit}"));
-                let left = Duration::from_secs(*left_s as u64);
+                let left = match Duration::from_secs(*left_s as u64) {
+                    Duration::ZERO => String::new(),
+                    left => format!("; about {left:?} left"),
+                };
                 let line = format!(
-                    "{}: {} of {} lost, {verdict}{limit}; about {left:?} left",
+                    "{}: {} of {} lost, {verdict}{limit}{left}",
                     label(place),
                     cell.messages.lost,
                     cell.messages.sent

@@ -21,7 +21,7 @@ impl Watch {
         }
     }
 
-    pub(super) fn finish(&self) {
+    pub(super) fn finish(&mut self) {
         self.progress.finish();
     }
 
@@ -33,7 +33,7 @@ impl Watch {
                     self.number = place.number;
                     self.progress.label(&format!("{} ", label(place)));
                 }
-                self.progress.show(progress);
+                self.progress.show(progress, &[]);
             }
             DoublingEvent::CellEnded { place, cell } => {
                 let (rate, verdict) = (cell.rate.received_per_s, cell.assessment.verdict());
@@ -43,7 +43,7 @@ impl Watch {
         }
     }
 
-    fn say(&self, line: &str) {
+    fn say(&mut self, line: &str) {
         if !self.quiet {
             self.progress.above(line);
         }

@@ -34,7 +34,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<Exit> {
         if let Some(server) = &mut server {
             server.note(now.phase);
         }
-        progress.show(now);
+        progress.show(now, &[]);
     };
     let mut control = Control {
         stop: signals::stop_on_interrupt()?,
