@@ -4,6 +4,7 @@
 mod capacity;
 mod ceiling;
 mod cell;
+mod cross_check;
 mod fault;
 mod limit;
 mod path;
@@ -41,6 +42,8 @@ pub struct BattleSpec {
     pub contestants: Vec<Contestant>,
     /// The server behind proxies, and the control's.
     pub backend: Contestant,
+    /// Generators of others that send the same load to the same processes after ours.
+    pub clients: Vec<Contestant>,
     /// What the generator is measured against before the contestants are.
     pub null_server: Contestant,
     /// The moonwire that is a contestant: this program, normally.
@@ -278,7 +281,8 @@ fn versions(
     around: &Surroundings,
 ) -> Result<BTreeMap<String, String>, BattleError> {
     let mut versions = BTreeMap::new();
-    for contestant in spec.contestants.iter().chain([&spec.backend]) {
+    let all = spec.contestants.iter().chain(&spec.clients);
+    for contestant in all.chain([&spec.backend]) {
         if contestant.has_process() {
             let version = contestant.version(around);
             let version = version.map_err(BattleError::Contestant)?;

@@ -232,6 +232,7 @@ impl Bench {
                 rate: 20,
                 duration_s: 2,
                 message_bytes: 64,
+                payload: "echo",
             },
             ..self.around.clone()
         };

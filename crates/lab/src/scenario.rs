@@ -45,6 +45,8 @@ pub struct LabScenario {
     pub backend_workers: u32,
     /// Workers of what is measured.
     pub workers: u32,
+    /// Clients of others that send the same load after ours.
+    pub cross_check: Vec<String>,
     /// Without TLS, with it, or both.
     pub tls: Vec<bool>,
     /// Each round has every cell once.
@@ -150,6 +152,7 @@ impl LabScenario {
                 .one("backend_workers", small(WORKERS_MAX))?
                 .unwrap_or(1),
             workers: knobs.one("workers", small(WORKERS_MAX))?.unwrap_or(1),
+            cross_check: knobs.many("cross_check", word)?.unwrap_or_default(),
             tls: knobs.one("tls", tls)?.unwrap_or_else(|| vec![false]),
             rounds: count("rounds")?.unwrap_or(ROUNDS),
             warm_up: knobs

@@ -17,6 +17,7 @@ use self::standing::Standing;
 use crate::capacity;
 use crate::ceiling;
 use crate::cell::{Cell, Parameters};
+use crate::cross_check;
 use crate::format;
 use crate::groups;
 use crate::metric::Metric;
@@ -87,6 +88,7 @@ pub(crate) fn sections(run: &Run, rules: &Rules) -> Vec<Section> {
         }
     }
     sections.extend(schemes::sections(&fields, run.environment.seed));
+    sections.extend(cross_check::section(run));
     sections.extend(ceilings);
     sections
 }

@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::cross_check::CrossCheck;
+
 /// Whose figures they are, and in which round of the contest they were taken.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Contest {
     /// The contestant and its variant, such as `uwebsockets-js/1-thread`.
     pub contestant: String,
@@ -23,6 +25,9 @@ pub struct Contest {
     /// Why the figures are not the contestant's own: the generator or the backend was the limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
+    /// What other generators measured of the same processes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cross_checks: Vec<CrossCheck>,
 }
 
 impl Contest {

@@ -6,6 +6,9 @@ import ws from 'k6/ws';
 const CONNECTIONS = Number(__ENV.CONNECTIONS);
 const DURATION_S = Number(__ENV.DURATION_S);
 const MESSAGE_BYTES = Number(__ENV.MESSAGE_BYTES);
+// The JSON of uwebsocket-benchmark's servers, which each of them answers several times.
+const IS_AMPLIFIED = __ENV.PAYLOAD === 'amplify';
+const REPLIES = IS_AMPLIFIED ? Number(__ENV.REPLIES) : 1;
 const PERIOD_MS = (1000 * CONNECTIONS) / Number(__ENV.RATE);
 const MESSAGES = Math.max(1, Math.round((DURATION_S * 1000) / PERIOD_MS));
 // How long the last echoes are awaited.
@@ -32,14 +35,20 @@ const now = () => exec.instance.currentTestRunDuration * 1000;
 
 export default function () {
   ws.connect(__ENV.URL, {}, (socket) => {
-    // Echoes come in the order of the messages.
+    // Replies come in the order of the messages.
     const due = [];
+    let replies = 0;
     let left = MESSAGES;
-    socket.on('message', () => {
+    const onReply = () => {
+      replies += 1;
+      if (replies < REPLIES) return;
+      replies = 0;
       latency.add(now() - due.shift());
       received.add(1);
       if (left === 0 && due.length === 0) socket.close();
-    });
+    };
+    socket.on('message', onReply);
+    socket.on('binaryMessage', onReply);
     socket.on('open', () => {
       // The first messages of all connections are spread over a period.
       const first = (PERIOD_MS * (exec.vu.idInTest - 1)) / CONNECTIONS;
@@ -52,10 +61,19 @@ export default function () {
     function send() {
       left -= 1;
       due.push(now());
-      socket.send(String(left).padEnd(MESSAGE_BYTES, 'x'));
+      socket.send(message(left));
       sent.add(1);
     }
   });
+}
+
+function message(number) {
+  if (!IS_AMPLIFIED) return String(number).padEnd(MESSAGE_BYTES, 'x');
+  const fields = { client_id: exec.vu.idInTest, msg_id: number, msg: '' };
+  fields.created_at = Date.now() * 1000;
+  const frame = JSON.stringify(fields).length;
+  fields.msg = 'x'.repeat(Math.max(0, MESSAGE_BYTES - frame));
+  return JSON.stringify(fields);
 }
 
 // One line, as the lab reads it.

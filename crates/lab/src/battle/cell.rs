@@ -12,6 +12,7 @@ use moonwire_load::{
 };
 use moonwire_report::{Cell, Server, Verdict};
 
+use super::cross_check::cross_check;
 use super::fault::{Aftermath, inflict};
 use super::limit::Use;
 use super::path::Path;
@@ -19,7 +20,7 @@ use super::plan::Bout;
 use super::{BattleError, BattleEvent, BattleObserver, BattlePlace, BattleSpec};
 use crate::bench::merge::{self, Phases};
 use crate::bench::plan::{Cores, core_list};
-use crate::contestant::{Kind, RunningStack, StackSpec, Surroundings};
+use crate::contestant::{Contestant, Kind, RunningStack, StackSpec, Surroundings};
 use crate::sampling::{Newest, Sampler, Series, Usage};
 use crate::scenario::Service;
 
@@ -78,6 +79,7 @@ impl<'a> Site<'a> {
             });
         };
         let mut cell = self.measure(bout, &mut stack, &mut on_progress);
+        cross_check(self, bout, &stack, &mut cell);
         for objection in end(stack)? {
             cell.assessment.add(Verdict::Suspect, objection);
         }
@@ -87,6 +89,26 @@ impl<'a> Site<'a> {
     /// Where the files of its processes go.
     pub(super) fn folder(&self, bout: &Bout) -> PathBuf {
         self.around.folder.join("cells").join(bout.file_name())
+    }
+
+    /// Generators of others.
+    pub(super) fn clients(&self) -> &[Contestant] {
+        &self.spec.clients
+    }
+
+    pub(super) fn around(&self) -> &Surroundings {
+        &self.around
+    }
+
+    /// Runs something where the load runs, on the generator's processors.
+    pub(super) fn at_the_clients_end<T: Send>(
+        &self,
+        run: impl FnOnce(&[usize]) -> Result<T, String> + Send,
+    ) -> Result<T, String> {
+        let cpus = &self.cores.generator;
+        let unreachable = |error| format!("the link cannot be used: {error}");
+        let ran = self.path.link.in_client(|| run(cpus));
+        ran.map_err(unreachable)?
     }
 
     /// Whether somebody asked to stop.

@@ -2,6 +2,7 @@
 
 use moonwire_report::Contest;
 
+use super::cross_check;
 use super::{BattleError, BattleSpec};
 use crate::contestant::{Contestant, Kind};
 use crate::scenario::{LoadPlan, Service};
@@ -97,6 +98,7 @@ fn check(spec: &BattleSpec) -> Result<(), BattleError> {
         ));
     }
     let loads = spec.scenario.loads();
+    cross_check::check(&spec.clients, &loads)?;
     let service = loads.first().map_or(Service::Echo, |load| load.service);
     for contestant in &spec.contestants {
         let name = contestant.name();

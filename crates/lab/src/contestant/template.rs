@@ -55,6 +55,8 @@ pub(crate) struct Errand {
     pub(crate) duration_s: u32,
     /// Size of a message.
     pub(crate) message_bytes: u32,
+    /// `echo`, or `amplify` for the JSON that is answered several times.
+    pub(crate) payload: &'static str,
 }
 
 impl Surroundings {
@@ -111,7 +113,7 @@ impl Surroundings {
         self.fill(&lines, id, own)
     }
 
-    fn values(&self, id: &str) -> [(&'static str, String); 22] {
+    fn values(&self, id: &str) -> [(&'static str, String); 23] {
         let path = |path: &Path| path.display().to_string();
         let installed = self.peers.join("contestants").join(id);
         let combined = certificate::combined(&self.certificate);
@@ -121,6 +123,7 @@ impl Surroundings {
             rate,
             duration_s,
             message_bytes,
+            payload,
         } = &self.errand;
         [
             ("moonwire", path(&self.program)),
@@ -148,6 +151,7 @@ impl Surroundings {
             ("rate", rate.to_string()),
             ("duration_s", duration_s.to_string()),
             ("message_bytes", message_bytes.to_string()),
+            ("payload", (*payload).to_owned()),
         ]
     }
 }

@@ -74,6 +74,11 @@ pub const KNOBS: &[KnobKind] = &[
         "LIST",
         "With payload broadcast: connections that subscribe and do not read",
     ),
+    list(
+        "cross_check",
+        "LIST",
+        "Generators of others that send the same load to the same processes after ours, such as k6",
+    ),
     one("rounds", "N", "How often each cell is measured"),
     one(
         "warm_up",

@@ -65,9 +65,13 @@ fn spec(scenario: LabScenario, args: &BattleArgs, roster: &Roster) -> Result<Bat
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let contestants = roster.participants(&scenario.contestants);
     let backend = roster.one(Kind::Server, &scenario.backend);
+    let clients = scenario.cross_check.iter();
+    let clients: Result<Vec<_>, String> =
+        clients.map(|name| roster.one(Kind::Client, name)).collect();
     Ok(BattleSpec {
         contestants: contestants.map_err(Error::msg)?,
         backend: backend.map_err(Error::msg)?,
+        clients: clients.map_err(Error::msg)?,
         null_server: roster.one(Kind::Server, NULL_SERVER).map_err(Error::msg)?,
         peers: peers_folder(&program),
         program,

@@ -20,6 +20,8 @@ fn every_contestant_serves_or_sends_messages() {
         "hitch-haproxy",
         "k6",
         "none",
+        "null-server",
+        "tungstenite-client",
         "uwebsockets-cpp",
     ] {
         assert!(names.contains(&name), "{name}: {names:?}");
@@ -33,6 +35,47 @@ fn every_contestant_serves_or_sends_messages() {
         }
     }
     assert!(failed.is_empty(), "{}", failed.concat());
+}
+
+/// What a generator of somebody else's measures of the same processes is near what ours does.
+#[test]
+fn another_generator_sends_the_same_load_and_stands_beside_ours() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lab = moonwire();
+    lab.args([
+        "lab",
+        "latency",
+        "--contestants",
+        "moonwire",
+        "--connections",
+        "20",
+    ]);
+    lab.args([
+        "--batches",
+        "2",
+        "--rounds",
+        "1",
+        "--tls",
+        "both",
+        "--ceiling",
+        "0s",
+    ]);
+    lab.args(["--cross-check", "tungstenite-client", "--json", "-"]);
+    let outcome = run(lab.arg("--out").arg(folder.path().join("out")));
+    let json: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    let cells = json["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 2, "{json}");
+    for cell in cells {
+        let check = &cell["cross_checks"][0];
+        assert_eq!(check["client"], "tungstenite-client", "{check}");
+        let counts = ["sent", "received"].map(|name| check[name].as_u64());
+        assert_eq!(counts, [Some(40); 2], "{check}");
+        assert_eq!(check["failure"], Value::Null);
+        let ours_us = cell["latency"]["service"]["p50_us"].as_f64();
+        let ratio = check["p50_us"].as_f64().unwrap() / ours_us.unwrap_or(f64::NAN);
+        // Another unit or another reference would be off by more.
+        assert!(ratio > 0.1 && ratio < 10.0, "{ratio}: {cell}");
+    }
 }
 
 /// A proxy that forgets one of the servers behind it is told from one that has both.

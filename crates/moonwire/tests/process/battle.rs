@@ -98,6 +98,10 @@ fn what_is_wrong_is_one_sentence_before_anything_is_started() {
         &mut at(&["--payload", "amplify", "--backend", "tokio-tungstenite"]),
         "amplif",
     );
+    wrong(&mut at(&["--cross-check", "nobody"]), "no client 'nobody'");
+    // Its connections close after each message, which generators of others do not do.
+    let foreign = ["--cross-check", "tungstenite-client"];
+    wrong(&mut at(&foreign), "tungstenite-client sends at a rate");
     let mut own = moonwire();
     let part = "mine.toml:2: connexions: there is no such knob; 'connections' is the nearest";
     wrong(own.args(["lab", "run"]).arg(&file), part);
