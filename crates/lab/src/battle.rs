@@ -10,6 +10,7 @@ mod limit;
 mod path;
 mod plan;
 mod search;
+mod spread;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -18,6 +18,7 @@ use crate::capacity;
 use crate::ceiling;
 use crate::cell::{Cell, Parameters};
 use crate::cross_check;
+use crate::evenness;
 use crate::format;
 use crate::groups;
 use crate::metric::Metric;
@@ -88,6 +89,7 @@ pub(crate) fn sections(run: &Run, rules: &Rules) -> Vec<Section> {
         }
     }
     sections.extend(schemes::sections(&fields, run.environment.seed));
+    sections.extend(evenness::section(run));
     sections.extend(cross_check::section(run));
     sections.extend(ceilings);
     sections

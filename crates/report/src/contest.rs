@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cross_check::CrossCheck;
+use crate::evenness::BackendShare;
 
 /// Whose figures they are, and in which round of the contest they were taken.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -28,6 +29,9 @@ pub struct Contest {
     /// What other generators measured of the same processes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cross_checks: Vec<CrossCheck>,
+    /// What each of several servers had.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub distribution: Vec<BackendShare>,
 }
 
 impl Contest {

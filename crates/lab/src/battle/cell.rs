@@ -17,6 +17,7 @@ use super::fault::{Aftermath, inflict};
 use super::limit::Use;
 use super::path::Path;
 use super::plan::Bout;
+use super::spread::Spread;
 use super::{BattleError, BattleEvent, BattleObserver, BattlePlace, BattleSpec};
 use crate::bench::merge::{self, Phases};
 use crate::bench::plan::{Cores, core_list};
@@ -138,9 +139,13 @@ impl<'a> Site<'a> {
         let sampler = Samplers::start(bout, stack);
         let mark = self.path.link.mark();
         let newest = sampler.newest(bout, self.spec);
+        let mut spread = Spread::begin(stack);
         let mut phases = Phases::default();
         let mut on_progress = |progress: &Progress| {
             phases.note(progress.phase, Instant::now());
+            if progress.phase == Phase::Sending {
+                spread.look();
+            }
             let usage = newest
                 .iter()
                 .filter_map(|(name, newest)| newest.usage(name));
@@ -162,6 +167,9 @@ impl<'a> Site<'a> {
             ended,
         };
         self.add(&mut cell, bout, stack, &seen, died);
+        if let Some(contest) = &mut cell.contest {
+            contest.distribution = spread.end();
+        }
         if !self.spec.scenario.link.is_plain() {
             let Path { link, idle } = self.path;
             merge::add_link(&mut cell, link, idle.as_ref(), carried.as_ref());

@@ -73,11 +73,17 @@ fn every_contestant_has_a_cell_in_each_round_and_serves_every_connection() {
 fn a_threshold_that_fails_says_so_in_the_exit_code() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["--rounds", "1", "--tls", "off", "--thresholds", "sent>100"];
-    let outcome = run(&mut battle(folder.path(), &arguments));
+    let outcome = run(battle(folder.path(), &arguments).args(["--backends", "2"]));
     let codes = [Some(THRESHOLD_FAILED), Some(INVALID)];
     assert!(codes.contains(&outcome.code), "{outcome:?}");
     let json = run_file(folder.path());
     assert_eq!(json["cells"][0]["thresholds"][0]["passed"], false, "{json}");
+    let cells = json["cells"].as_array().unwrap();
+    let control = cells.iter().find(|cell| cell["contestant"] == "none");
+    let shares = control.unwrap()["distribution"].as_array().unwrap();
+    let used = shares.iter().filter(|it| it["cpu_s"].as_f64() > Some(0.0));
+    assert_eq!(used.count(), 2, "{shares:?}");
+    assert!(outcome.stdout.contains("how connections were spread"));
 }
 
 #[test]
