@@ -79,7 +79,7 @@ impl Chart {
             let (row, column) = (index / columns, index % columns);
             let frame = Frame {
                 left: MARGIN_LEFT + column as f64 * (width + MARGIN_LEFT + right),
-                top: HEAD_HEIGHT + MARGIN_TOP + row as f64 * (height + MARGIN_TOP + MARGIN_BOTTOM),
+                top: head_height + MARGIN_TOP + row as f64 * (height + MARGIN_TOP + MARGIN_BOTTOM),
                 width,
                 height,
             };
