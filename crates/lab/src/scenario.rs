@@ -132,7 +132,7 @@ impl LabScenario {
         }
         let needed = |name: &str| {
             let sentence = format!("it needs '{name}': {}", table::help(name));
-            Mistake::of(place, &sentence)
+            Mistake::missing(place, &sentence)
         };
         let word = |text: &str| match text.trim() {
             "" => Err("it must not be empty".to_owned()),
@@ -176,7 +176,7 @@ impl LabScenario {
             load: LoadKnobs::of(&knobs, place)?,
             written: knobs.written(),
         };
-        scenario.load.check(place)?;
+        scenario.load.check(&knobs, place)?;
         if scenario.search.is_some() {
             scenario.check_search(&knobs, place)?;
         }
@@ -188,11 +188,11 @@ impl LabScenario {
         if self.thresholds.is_empty() {
             let sentence = "'over' looks for the most that keeps 'thresholds': give one at least, \
                             such as thresholds = [\"p(99)<10ms\"]";
-            return Err(Mistake::of(place, sentence));
+            return Err(knobs.mistake(place, sentence));
         }
         if self.loads().len() > 1 {
             let sentence = "'over' varies the load by itself: give no other knob several values";
-            return Err(Mistake::of(place, sentence));
+            return Err(knobs.mistake(place, sentence));
         }
         let is_rate = self.search.is_some_and(|search| search.over == Over::Rate);
         if let Some(knob) = knobs.get("rate").filter(|_| is_rate) {
@@ -200,7 +200,7 @@ impl LabScenario {
         }
         if is_rate && knobs.get("batch").or_else(|| knobs.get("hold")).is_some() {
             let sentence = "'over' is rate: 'batch' and 'hold' have none of their own";
-            return Err(Mistake::of(place, sentence));
+            return Err(knobs.mistake(place, sentence));
         }
         Ok(())
     }

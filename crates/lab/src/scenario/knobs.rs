@@ -40,9 +40,14 @@ impl fmt::Display for Mistake {
 impl std::error::Error for Mistake {}
 
 impl Mistake {
-    /// One that has no place of its own.
+    /// One that has no line of its own.
     pub(super) fn of(file: &str, sentence: &str) -> Self {
         Self(format!("{file}: {sentence}"))
+    }
+
+    /// That something is not there, which is so from the top of the file.
+    pub(super) fn missing(file: &str, sentence: &str) -> Self {
+        Self(format!("{file}:1: {sentence}"))
     }
 }
 
@@ -99,6 +104,27 @@ impl Knobs {
         };
         let place = Place::Flag(format!("--{}", name.replace('_', "-")));
         self.0.insert(name.to_owned(), Knob { texts, place });
+    }
+
+    /// What is wrong between knobs: at the last of those that the sentence is about, or at the
+    /// top of the file where none of them was written.
+    pub(super) fn mistake(&self, file: &str, sentence: &str) -> Mistake {
+        let is_named = |name: &str| {
+            let mut words =
+                sentence.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+            words.any(|word| word == name)
+        };
+        let named = self.0.iter().filter(|(name, _)| is_named(name));
+        let last = named.max_by_key(|(_, knob)| match &knob.place {
+            // A flag takes the place of what stands in the file, so that it comes after it.
+            Place::Flag(_) => usize::MAX,
+            Place::Line { line, .. } => *line,
+        });
+        match last.map(|(_, knob)| &knob.place) {
+            Some(Place::Flag(flag)) => Mistake(format!("{flag}: {sentence}")),
+            Some(Place::Line { line, .. }) => Mistake(format!("{file}:{line}: {sentence}")),
+            None => Mistake::missing(file, sentence),
+        }
     }
 
     /// One knob, if it was set.

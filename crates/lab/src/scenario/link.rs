@@ -27,7 +27,7 @@ pub(super) fn link(knobs: &Knobs, place: &str) -> Result<LinkSpec, Mistake> {
         return Err(knob.mistake("link_queue", clause));
     }
     spec.check()
-        .map_err(|error| Mistake::of(place, &error.to_string()))?;
+        .map_err(|error| knobs.mistake(place, &error.to_string()))?;
     Ok(spec)
 }
 

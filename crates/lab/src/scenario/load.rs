@@ -93,7 +93,7 @@ impl LoadKnobs {
             Service::Amplify => (AMPLIFY_BYTES, 4),
         };
         let connections = counts("connections")?.ok_or_else(|| {
-            Mistake::of(
+            Mistake::missing(
                 place,
                 "it needs 'connections', such as connections = [100, 1000]",
             )
@@ -133,17 +133,17 @@ impl LoadKnobs {
     }
 
     /// What one knob alone does not say: the load generator checks each combination.
-    pub(super) fn check(&self, place: &str) -> Result<(), Mistake> {
+    pub(super) fn check(&self, knobs: &Knobs, place: &str) -> Result<(), Mistake> {
         if self.batch.is_empty() != self.batches.is_none() {
             let sentence = "'batch' and 'batches' go together: so many messages so many times";
-            return Err(Mistake::of(place, sentence));
+            return Err(knobs.mistake(place, sentence));
         }
         if !self.batch.is_empty() && !self.rate.is_empty() {
             let sentence = "'batch' and 'rate' exclude each other: a schedule is one or the other";
-            return Err(Mistake::of(place, sentence));
+            return Err(knobs.mistake(place, sentence));
         }
         if self.batch.is_empty() && !self.wait.is_empty() {
-            return Err(Mistake::of(
+            return Err(knobs.mistake(
                 place,
                 "'wait' is the time between batches: give 'batch', too",
             ));
@@ -152,21 +152,26 @@ impl LoadKnobs {
         if self.hold && (is_sending || !self.in_flight.is_empty() || self.messages.is_some()) {
             let sentence = "'hold' sends nothing: leave out 'rate', 'batch', 'in_flight' and \
                             'messages'";
-            return Err(Mistake::of(place, sentence));
+            return Err(knobs.mistake(place, sentence));
         }
         let is_broadcast = self.service == Service::Broadcast;
         if !is_broadcast && (!self.publishers.is_empty() || !self.silent.is_empty()) {
             let sentence = "'publishers' and 'silent' need payload = \"broadcast\": an echo goes \
                             to nobody else";
-            return Err(Mistake::of(place, sentence));
+            return Err(knobs.mistake(place, sentence));
         }
         if self.duration.is_some() && self.messages.is_some() {
             let sentence = "'duration' and 'messages' exclude each other: either ends the load";
-            return Err(Mistake::of(place, sentence));
+            return Err(knobs.mistake(place, sentence));
+        }
+        if self.open_max.is_some() && self.per_connection.is_none() {
+            let sentence = "'open_max' needs 'per_connection': connections that stay open make no \
+                            room for others; give the number of messages after which they close";
+            return Err(knobs.mistake(place, sentence));
         }
         for plan in self.plans() {
             plan.check()
-                .map_err(|error| Mistake::of(place, &error.to_string()))?;
+                .map_err(|error| knobs.mistake(place, &error.to_string()))?;
         }
         Ok(())
     }

@@ -17,5 +17,6 @@ mod lab;
 mod lapps;
 mod load_options;
 mod results;
+mod scenario_files;
 mod trust;
 mod tungstenite;
