@@ -4,6 +4,7 @@
 mod capacity;
 mod ceiling;
 mod cell;
+mod counted;
 mod cross_check;
 mod fault;
 mod limit;

@@ -135,7 +135,7 @@ impl Bench {
         };
         let death = stack.any_death();
         let pids = tree::pids(&[stack.proxy_roots(), stack.backend_roots()].concat());
-        let killed = stack.stop()?;
+        let killed = stack.stop()?.killed;
         if let Some(death) = death {
             return Err(death);
         }

@@ -3,6 +3,7 @@
 
 mod certificate;
 mod client;
+mod counters;
 mod file;
 mod roster;
 mod running;
@@ -23,7 +24,7 @@ pub use self::file::Kind;
 use self::file::{ContestantFile, Endpoint, TimeUnit as Unit, Variant};
 pub use self::roster::Roster;
 pub(crate) use self::running::{RunningContestant, StartError};
-pub(crate) use self::stack::{RunningStack, StackSpec};
+pub(crate) use self::stack::{RunningStack, StackSpec, StoppedStack};
 pub(crate) use self::template::{Errand, Surroundings};
 use crate::process::{ChildSpec, Ready};
 use crate::scenario::Service;

@@ -5,6 +5,16 @@ use serde::{Deserialize, Serialize};
 use crate::cross_check::CrossCheck;
 use crate::evenness::BackendShare;
 
+/// What servers say that they have counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counted {
+    /// Messages received.
+    pub received: u64,
+    /// Messages sent.
+    pub sent: u64,
+}
+
 /// Whose figures they are, and in which round of the contest they were taken.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Contest {
@@ -29,6 +39,9 @@ pub struct Contest {
     /// What other generators measured of the same processes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cross_checks: Vec<CrossCheck>,
+    /// What the servers counted, where they say so and nobody else was served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<Counted>,
     /// What each of several servers had.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distribution: Vec<BackendShare>,

@@ -49,7 +49,7 @@ pub use crate::capacity::{Capacity, Over};
 pub use crate::ceiling::Ceiling;
 pub use crate::cell::{Cell, Handshake, Latencies, OneWay, Parameters, Recovery};
 pub use crate::compare::{Change, Comparison, compare};
-pub use crate::contest::Contest;
+pub use crate::contest::{Contest, Counted};
 pub use crate::counts::{Bytes, Connects, Messages, Rate};
 pub use crate::cross_check::CrossCheck;
 pub use crate::environment::{Environment, Generator, Link, Server, Threshold};

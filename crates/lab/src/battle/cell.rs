@@ -12,6 +12,7 @@ use moonwire_load::{
 };
 use moonwire_report::{Cell, Server, Verdict};
 
+use super::counted;
 use super::cross_check::cross_check;
 use super::fault::{Aftermath, inflict};
 use super::limit::Use;
@@ -21,7 +22,7 @@ use super::spread::Spread;
 use super::{BattleError, BattleEvent, BattleObserver, BattlePlace, BattleSpec};
 use crate::bench::merge::{self, Phases};
 use crate::bench::plan::{Cores, core_list};
-use crate::contestant::{Contestant, Kind, RunningStack, StackSpec, Surroundings};
+use crate::contestant::{Contestant, Kind, RunningStack, StackSpec, StoppedStack, Surroundings};
 use crate::sampling::{Newest, Sampler, Series, Usage};
 use crate::scenario::Service;
 
@@ -81,8 +82,12 @@ impl<'a> Site<'a> {
         };
         let mut cell = self.measure(bout, &mut stack, &mut on_progress);
         cross_check(self, bout, &stack, &mut cell);
-        for objection in end(stack)? {
+        let stopped = end(stack)?;
+        for objection in objections(&stopped) {
             cell.assessment.add(Verdict::Suspect, objection);
+        }
+        if let Some(counted) = stopped.counted {
+            counted::compare(&mut cell, counted, bout, self.spec);
         }
         Ok(cell)
     }
@@ -332,11 +337,15 @@ impl<'a> Site<'a> {
     }
 }
 
-/// Stops all of it; what is to be said of those that did not end by themselves.
-pub(super) fn end(stack: RunningStack) -> Result<Vec<String>, BattleError> {
-    let killed = stack.stop().map_err(BattleError::Output)?;
+/// Stops all of it.
+pub(super) fn end(stack: RunningStack) -> Result<StoppedStack, BattleError> {
+    stack.stop().map_err(BattleError::Output)
+}
+
+/// What is to be said of those that did not end by themselves.
+pub(super) fn objections(stopped: &StoppedStack) -> impl Iterator<Item = String> + '_ {
     let objection = |name| format!("{name} did not end when it was asked to and was killed");
-    Ok(killed.into_iter().map(objection).collect())
+    stopped.killed.iter().map(objection)
 }
 
 /// Sees where a cell stands.

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::counters::Counters;
+
 /// The whole file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -27,6 +29,8 @@ pub(super) struct ContestantFile {
     pub(super) env: BTreeMap<String, String>,
     /// The most workers that it can have; absent for as many as it is told.
     pub(super) workers_max: Option<u32>,
+    /// Where its counters stand in what it prints when it ends.
+    pub(super) counters: Option<Counters>,
     /// The unit of the times in its amplifying service.
     #[serde(default)]
     pub(super) amplify_time_unit: TimeUnit,

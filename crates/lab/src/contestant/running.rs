@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use moonwire_report::Cell;
+use moonwire_report::{Cell, Counted};
 
 use super::certificate::save;
+use super::counters::Counters;
 use super::template::free_ports_at;
 use super::{Contestant, Surroundings};
 use crate::process::{ChildProcess, ChildSpec, Exit, ProcessError, Ready, tree};
@@ -23,6 +24,16 @@ pub(crate) struct RunningContestant {
     broadcast_url: Option<String>,
     /// Where its files are.
     folder: PathBuf,
+    counters: Option<Counters>,
+}
+
+/// How a contestant ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stopped {
+    /// Whether it had to be killed.
+    pub(crate) is_killed: bool,
+    /// What it says that it has counted.
+    pub(crate) counted: Option<Counted>,
 }
 
 /// Why a contestant does not run.
@@ -58,6 +69,7 @@ impl RunningContestant {
             amplify_url: contestant.amplify_url(tls, &around),
             broadcast_url: contestant.broadcast_url(tls, &around),
             folder: around.folder,
+            counters: contestant.file.counters.clone(),
         })
     }
 
@@ -86,6 +98,7 @@ impl RunningContestant {
             amplify_url: None,
             broadcast_url: None,
             folder: around.folder,
+            counters: None,
         })
     }
 
@@ -175,8 +188,8 @@ impl RunningContestant {
         Ok(())
     }
 
-    /// Stops it and keeps what it said. Whether it had to be killed; the error is a sentence.
-    pub(crate) fn stop(self) -> Result<bool, String> {
+    /// Stops it and keeps what it said; the error is a sentence.
+    pub(crate) fn stop(self) -> Result<Stopped, String> {
         let mut is_killed = false;
         // What stands in front ends first, so that nobody loses whom it talks to.
         for process in self.processes.iter().rev() {
@@ -188,9 +201,10 @@ impl RunningContestant {
             // Node ends by the signal; a server that had to be killed is another matter.
             is_killed |= exit.signal == Some(SIGKILL) && !had_ended;
         }
-        let said = self.output().join("\n") + "\n";
-        save(&self.folder.join("server.log"), &said)?;
-        Ok(is_killed)
+        let said = self.output();
+        save(&self.folder.join("server.log"), &(said.join("\n") + "\n"))?;
+        let counted = self.counters.as_ref().and_then(|it| it.read(&said));
+        Ok(Stopped { is_killed, counted })
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use moonwire_report::Cell;
+use moonwire_report::{Cell, Counted};
 
 use super::{Contestant, RunningContestant, StartError, Surroundings};
 
@@ -61,6 +61,15 @@ impl StackError {
             StartError::Process(error) => error.to_string(),
         }
     }
+}
+
+/// How all of it ended.
+#[derive(Debug)]
+pub(crate) struct StoppedStack {
+    /// The names of those that had to be killed.
+    pub(crate) killed: Vec<String>,
+    /// What the servers counted together, if all of them say so.
+    pub(crate) counted: Option<Counted>,
 }
 
 impl RunningStack {
@@ -206,17 +215,24 @@ impl RunningStack {
         self.death(&Cell::default())
     }
 
-    /// Stops all, the proxy first. The names of those that had to be killed; the error is a
-    /// sentence.
-    pub(crate) fn stop(self) -> Result<Vec<String>, String> {
+    /// Stops all, the proxy first; the error is a sentence.
+    pub(crate) fn stop(self) -> Result<StoppedStack, String> {
         let mut killed = Vec::new();
-        for part in self.proxy.into_iter().chain(self.backends) {
-            let name = part.name().to_owned();
-            if part.stop()? {
-                killed.push(name);
-            }
+        let mut counted = Some(Counted::default());
+        if let Some(proxy) = self.proxy {
+            let name = proxy.name().to_owned();
+            killed.extend(proxy.stop()?.is_killed.then_some(name));
         }
-        Ok(killed)
+        for backend in self.backends {
+            let name = backend.name().to_owned();
+            let stopped = backend.stop()?;
+            killed.extend(stopped.is_killed.then_some(name));
+            counted = counted.zip(stopped.counted).map(|(sum, one)| Counted {
+                received: sum.received + one.received,
+                sent: sum.sent + one.sent,
+            });
+        }
+        Ok(StoppedStack { killed, counted })
     }
 
     fn parts(&self) -> impl Iterator<Item = &RunningContestant> {

@@ -135,8 +135,8 @@ impl Site<'_> {
 
 /// Its last cell says if it had to be killed.
 fn stop(bout: &Bout, server: RunningContestant, cells: &mut [Cell]) -> Result<(), DoublingError> {
-    let is_killed = server.stop().map_err(DoublingError::Output)?;
-    if let Some(cell) = cells.last_mut().filter(|_| is_killed) {
+    let stopped = server.stop().map_err(DoublingError::Output)?;
+    if let Some(cell) = cells.last_mut().filter(|_| stopped.is_killed) {
         let name = bout.contestant.name();
         let reason = format!("{name} did not end when it was asked to and was killed");
         cell.assessment.add(Verdict::Suspect, reason);

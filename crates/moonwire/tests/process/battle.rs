@@ -52,6 +52,8 @@ fn every_contestant_has_a_cell_in_each_round_and_serves_every_connection() {
         assert_eq!(cell["messages"]["received"], 60, "{cell}");
         assert_eq!(cell["messages"]["lost"], 0, "{cell}");
         assert!(cell["server"]["rss_peak_bytes"].is_u64(), "{cell}");
+        let counted = ["received", "sent"].map(|name| cell["counted"][name].as_u64());
+        assert_eq!(counted, [Some(60); 2], "{cell}");
         let is_control = cell["contestant"] == "none";
         assert_eq!(cell["backend"] == "moonwire", is_control, "{cell}");
         let name = ["contestant", "tls", "round"].map(|key| cell[key].to_string());
