@@ -341,5 +341,6 @@ const PARTIAL: &str = "partial";
 
 /// The same for all contestants: the client decides as far as they let it, and each cell says what
 /// was agreed on.
-const TLS_POLICY: &str = "clients offer TLS 1.3 and 1.2 with AES-128-GCM first, check the \
-    certificate, which is self-signed with ECDSA on P-256, and resume nothing";
+const TLS_POLICY: &str = "clients offer TLS 1.3 and 1.2 with AES-128-GCM and X25519 first, check \
+    the certificate, which is self-signed with ECDSA on P-256, and resume nothing; contestants are \
+    told to speak TLS 1.3 with X25519 and AES-GCM, and to hand out no tickets";

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use moonwire_report::{
     Bytes, Cell, Connects, FanOut, Generator, Histogram, Interval, Latencies, Link, Messages,
-    OneWay, Parameters, Rate, Recovery,
+    OneWay, Parameters, Rate, Recovery, Tls,
 };
 
 use crate::plan::{Plan, one_way_refusal};
@@ -153,7 +153,8 @@ fn cell(plan: &Plan, records: &Records) -> Cell {
         },
         recovery: recovery(totals),
         fan_out: fan_out(plan, records),
-        ciphers: totals.ciphers.clone(),
+        ciphers: ciphers(&totals.tls_agreed),
+        tls_agreed: totals.tls_agreed.clone(),
         bytes: Bytes {
             sent: counters.bytes_sent,
             received: counters.bytes_received,
@@ -165,6 +166,14 @@ fn cell(plan: &Plan, records: &Records) -> Cell {
         intervals: intervals(records),
         ..Cell::default()
     }
+}
+
+fn ciphers(agreed: &[Tls]) -> BTreeMap<String, u64> {
+    let mut ciphers = BTreeMap::new();
+    for tls in agreed {
+        *ciphers.entry(tls.cipher.clone()).or_insert(0) += tls.connections();
+    }
+    ciphers
 }
 
 fn recovery(totals: &Tally) -> Recovery {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use moonwire_report::{Handshake, Histogram};
+use moonwire_report::{Handshake, Histogram, Tls};
 
 use crate::audience::Copy;
 use crate::ledger::Reply;
@@ -29,8 +29,8 @@ pub(crate) struct Tally {
     pub(crate) errors: BTreeMap<String, u64>,
     /// Close codes received.
     pub(crate) closes: BTreeMap<u16, u64>,
-    /// Cipher suites of the connections over TLS that came up. Bounded by those that we offer.
-    pub(crate) ciphers: BTreeMap<String, u64>,
+    /// What the connections over TLS that came up agreed on. Bounded where it is added to.
+    pub(crate) tls_agreed: Vec<Tls>,
     /// From the loss of a connection until it was up again.
     pub(crate) recovery: Histogram,
     /// From the intended send time of what is published to each that hears it, to the first of
@@ -179,8 +179,8 @@ impl Tally {
         for (&attempts, count) in &other.recovery_attempts {
             *self.recovery_attempts.entry(attempts).or_insert(0) += count;
         }
-        for (cipher, count) in &other.ciphers {
-            *self.ciphers.entry(cipher.clone()).or_insert(0) += count;
+        for tls in &other.tls_agreed {
+            tls.add_to(&mut self.tls_agreed);
         }
     }
 
@@ -194,7 +194,7 @@ impl Tally {
         self.counters = Counters::default();
         self.errors.clear();
         self.closes.clear();
-        self.ciphers.clear();
+        self.tls_agreed.clear();
         self.recovery_attempts.clear();
         self.occupancy = Occupancy::default();
     }

@@ -36,4 +36,6 @@ pub use session::{
 };
 pub use time::Time;
 pub use timers::Timers;
-pub use tls::{ClientTls, NameCheck, ServerTls, TlsError, TlsVersions, Trust};
+pub use tls::{
+    CertificateKey, ClientTls, NameCheck, ServerTls, TlsError, TlsFacts, TlsVersions, Trust,
+};

@@ -28,7 +28,7 @@ use moonwire_proto::{
 
 use crate::driver::SocketId;
 use crate::time::Time;
-use crate::tls::{ClientTls, Records, ServerTls, TlsError};
+use crate::tls::{ClientTls, Records, ServerTls, TlsError, TlsFacts};
 use handshake::{ClientHandshake, Handshake, ServerHandshake};
 use kept::Kept;
 
@@ -317,10 +317,9 @@ impl Session {
         }
     }
 
-    /// The cipher suite that the ends agreed on, as the registry of IANA for TLS 1.2 and 1.3 names
-    /// it; `None` without TLS or before its handshake is over.
-    pub fn cipher_suite(&self) -> Option<&'static str> {
-        self.tls.as_ref()?.cipher_suite()?.as_str()
+    /// What TLS agreed on with the peer; `None` without TLS or before its handshake is over.
+    pub fn tls_facts(&self) -> Option<TlsFacts> {
+        self.tls.as_ref()?.facts()
     }
 
     /// Whether messages can be sent.

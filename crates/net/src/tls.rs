@@ -6,6 +6,7 @@
 
 mod client;
 mod error;
+mod facts;
 mod records;
 mod server;
 
@@ -16,6 +17,7 @@ use rustls::crypto::aws_lc_rs::{self, cipher_suite};
 
 pub use client::{ClientTls, NameCheck, Trust};
 pub use error::TlsError;
+pub use facts::{CertificateKey, TlsFacts};
 pub(crate) use records::Records;
 pub use server::{ServerTls, TlsVersions};
 

@@ -4,6 +4,7 @@
 //! Only cells count whose limit was what is measured: where the generator or the backend had
 //! nothing left, the figures are theirs.
 
+mod circle;
 mod contrast;
 mod ranking;
 mod schemes;
@@ -24,6 +25,7 @@ use crate::groups;
 use crate::metric::Metric;
 use crate::run::Run;
 use crate::table::Table;
+use crate::tls::all_terms;
 
 /// What a battle is judged by.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -52,7 +54,8 @@ const METHOD: &str = "Rounds are interleaved in random order, each cell with pro
     holds the true one with 95 %, by drawing rounds again (bootstrap). Differences \
     are medians over all pairs of rounds, with the interval of the test of Mann and Whitney; the \
     intervals of one table hold together with 95 %. A cell in which the generator or the backend \
-    was the limit, or that is INVALID, is not ranked.";
+    was the limit, or that is INVALID, is not ranked; contestants whose connections agreed on other \
+    terms of TLS are not ranked together.";
 
 /// How what the tables say was found.
 pub(crate) fn method(run: &Run) -> &'static str {
@@ -80,18 +83,51 @@ pub(crate) fn sections(run: &Run, rules: &Rules) -> Vec<Section> {
             sentences: standings.iter().filter_map(Standing::remark).collect(),
         });
         if let Some(primary) = Metric::parse(&rules.primary) {
-            let ranking = Ranking::of(&standings, primary, rules);
-            sections.push(Section {
-                title: format!("{}: who is ahead by {primary}", field.title()),
-                table: ranking.table(),
-                sentences: ranking.sentences(),
-            });
+            let title = format!("{}: who is ahead by {primary}", field.title());
+            sections.extend(rankings(&title, &standings, primary, rules));
         }
     }
     sections.extend(schemes::sections(&fields, run.environment.seed));
     sections.extend(evenness::section(run));
     sections.extend(cross_check::section(run));
     sections.extend(ceilings);
+    sections
+}
+
+/// A table of those that can be compared with most, and one for each of the others that are not
+/// alone.
+fn rankings(
+    title: &str,
+    standings: &[Standing<'_>],
+    primary: Metric,
+    rules: &Rules,
+) -> Vec<Section> {
+    let circles = circle::circles(standings, rules.control.as_deref());
+    let mut sections = Vec::new();
+    for (index, circle) in circles.iter().enumerate() {
+        if index > 0 && circle.members.len() < 2 {
+            continue;
+        }
+        let others = circles.iter().enumerate();
+        let others = others.filter(|(other, _)| *other != index);
+        let others: Vec<_> = others.map(|(_, other)| other).collect();
+        let ranking = Ranking::of(&circle.members, primary, rules);
+        let mut table = ranking.table();
+        for standing in others.iter().flat_map(|other| &other.members) {
+            table.row([standing.contestant(), "not ranked with these: other TLS"]);
+        }
+        let objections = others.iter().map(|other| circle.objection_to(other));
+        let mut sentences: Vec<String> = objections.collect();
+        sentences.extend(ranking.sentences());
+        sections.push(Section {
+            title: match index {
+                0 => title.to_owned(),
+                _ => format!("{title}, with {}", circle.terms()),
+            },
+            table,
+            sentences,
+        });
+    }
     sections
 }
 
@@ -185,10 +221,14 @@ fn figures(standings: &[Standing<'_>], rules: &Rules) -> Table {
         .collect();
     let mut header = vec!["contestant".to_owned(), "rounds".to_owned()];
     header.extend(metrics.iter().map(Metric::to_string));
+    let terms: Vec<String> = standings.iter().map(|it| all_terms(&it.terms())).collect();
+    let is_secure = terms.iter().any(|terms| !terms.is_empty());
+    header.extend(is_secure.then(|| "TLS".to_owned()));
     let mut table = Table::new(header);
-    for standing in standings {
+    for (standing, terms) in standings.iter().zip(terms) {
         let mut row = vec![standing.contestant().to_owned(), standing.rounds()];
         row.extend(metrics.iter().map(|metric| standing.quantity(*metric)));
+        row.extend(is_secure.then_some(terms));
         table.row(row);
     }
     table
@@ -200,6 +240,7 @@ pub(crate) mod tests {
     use crate::contest::Contest;
     use crate::environment::Server;
     use crate::run::Content;
+    use crate::tls::tests::tls;
     use crate::verdict::Verdict;
 
     /// A cell whose response times lie around `ms`, a little off in each round.
@@ -319,5 +360,67 @@ pub(crate) mod tests {
             "{text}"
         );
         assert!(text.contains("not ranked: 2 rounds"), "{text}");
+    }
+
+    /// A battle over TLS in which the connections of some agreed on this version.
+    fn secure(contestants: &[(&str, &str)]) -> Run {
+        let speeds: Vec<(&str, f64)> = contestants.iter().map(|(name, _)| (*name, 2.0)).collect();
+        let mut run = run(&speeds, 5);
+        let Content::Bench(cells) = &mut run.content else {
+            panic!("a bench")
+        };
+        for cell in cells {
+            let contest = cell.contest.as_mut().unwrap();
+            contest.tls = true;
+            let of_cell = |it: &&(&str, &str)| it.0 == contest.contestant;
+            let (_, version) = contestants.iter().find(of_cell).unwrap();
+            cell.tls_agreed = vec![tls(version, 100, 0)];
+        }
+        run
+    }
+
+    #[test]
+    fn contestants_with_other_tls_are_not_ranked_together_and_said() {
+        let contestants = [("a", "1.3"), ("b", "1.2"), ("c", "1.3"), ("d", "1.3")];
+        let told = text(&secure(&contestants));
+        let ranked = told.split("who is ahead").nth(1).unwrap();
+        let row = |name: &str| ranked.lines().find(|it| it.trim().starts_with(name));
+        assert!(row("b ").unwrap().contains("not ranked"), "{told}");
+        assert!(row("d ").unwrap().contains("[") || row("d ").unwrap().contains("best"));
+        let said = "b cannot be compared with a, c and d: their connections agreed on TLS 1.2, \
+                    and not on TLS 1.3.";
+        assert!(told.contains(said), "{told}");
+        assert_eq!(told.matches("who is ahead").count(), 1, "{told}");
+        let agreed = "TLS 1.3, AES_128_GCM_SHA256, X25519, ECDSA 256, full handshakes";
+        assert_eq!(told.matches(agreed).count(), 3, "{told}");
+        // Those that agree on something else have a table of their own.
+        let told = text(&secure(&[
+            ("a", "1.3"),
+            ("b", "1.2"),
+            ("none", "1.3"),
+            ("e", "1.2"),
+        ]));
+        assert_eq!(told.matches("who is ahead").count(), 2, "{told}");
+        assert!(told.contains("b and e cannot be compared with a and none"));
+        assert!(told.contains("a and none cannot be compared with b and e"));
+        // All the same: nobody is apart, and without TLS nothing is said of it.
+        let same = text(&secure(&[("a", "1.3"), ("b", "1.3")]));
+        assert!(!same.contains("cannot be compared"), "{same}");
+        let plain = text(&run(&[("a", 2.0), ("b", 2.0)], 5));
+        assert!(!plain.contains("TLS") && !plain.contains("cannot be compared"));
+    }
+
+    #[test]
+    fn rounds_on_other_terms_set_a_contestant_apart() {
+        let mut run = secure(&[("a", "1.3"), ("b", "1.3")]);
+        let Content::Bench(cells) = &mut run.content else {
+            panic!("a bench")
+        };
+        cells[0].tls_agreed = vec![tls("1.3", 1, 99)];
+        let text = text(&run);
+        assert!(text.contains("cannot be compared"), "{text}");
+        assert!(text.contains("full handshakes and resumed sessions"));
+        let again = Run::parse(&run.to_json(), "run.json").unwrap();
+        assert_eq!(again.cells()[0].tls_agreed, run.cells()[0].tls_agreed);
     }
 }

@@ -12,6 +12,7 @@ use crate::growth::Growth;
 use crate::histogram::Histogram;
 use crate::interval::Interval;
 use crate::quantiles::Quantiles;
+use crate::tls::Tls;
 use crate::verdict::{Assessment, Verdict};
 
 /// Everything measured for one set of parameters.
@@ -45,6 +46,8 @@ pub struct Cell {
     pub fan_out: Option<FanOut>,
     /// Connections that came up over TLS, by the cipher suite they agreed on.
     pub ciphers: BTreeMap<String, u64>,
+    /// What connections over TLS agreed on, each set of terms once.
+    pub tls_agreed: Vec<Tls>,
     /// Byte counters.
     pub bytes: Bytes,
     /// Rates over the sending phase.
@@ -307,6 +310,8 @@ struct CellOut<'a> {
     fan_out: &'a Option<FanOut>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     ciphers: &'a BTreeMap<String, u64>,
+    #[serde(skip_serializing_if = "<[Tls]>::is_empty")]
+    tls_agreed: &'a [Tls],
     bytes: Bytes,
     rate: Rate,
     server: &'a Option<Server>,
@@ -386,6 +391,7 @@ impl<'a> CellOut<'a> {
             recovery: RecoveryOut::of(&cell.recovery),
             fan_out: &cell.fan_out,
             ciphers: &cell.ciphers,
+            tls_agreed: &cell.tls_agreed,
             bytes: cell.bytes,
             rate: cell.rate,
             server: &cell.server,
@@ -487,6 +493,8 @@ struct CellIn {
     #[serde(default)]
     ciphers: BTreeMap<String, u64>,
     #[serde(default)]
+    tls_agreed: Vec<Tls>,
+    #[serde(default)]
     bytes: Bytes,
     #[serde(default)]
     rate: Rate,
@@ -579,6 +587,7 @@ impl From<CellIn> for Cell {
             },
             fan_out: file.fan_out,
             ciphers: file.ciphers,
+            tls_agreed: file.tls_agreed,
             bytes: file.bytes,
             rate: file.rate,
             server: file.server,

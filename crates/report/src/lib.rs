@@ -41,6 +41,7 @@ mod statistics;
 mod summary;
 mod table;
 mod tables;
+mod tls;
 mod verdict;
 
 // The public interface is:
@@ -67,4 +68,5 @@ pub use crate::quantiles::Quantiles;
 pub use crate::replies::{Reply, ReplyWriter};
 pub use crate::run::{Content, Run, RunError, RunProblem};
 pub use crate::summary::{Style, objection, summary};
+pub use crate::tls::Tls;
 pub use crate::verdict::{Assessment, Verdict};

@@ -7,6 +7,7 @@ use crate::format;
 use crate::growth::Growth;
 use crate::run::Run;
 use crate::statistics::{Slope, slope};
+use crate::tls;
 
 /// The link in one line.
 pub(crate) fn link(link: &Link) -> String {
@@ -135,6 +136,9 @@ pub(crate) fn connections(cell: &Cell) -> String {
     }
     if let Some(ms) = connects.all_online_ms {
         text.push_str(&format!("; all online after {}", format::latency(ms * 1e3)));
+    }
+    if !cell.tls_agreed.is_empty() {
+        text.push_str(&format!("; {}", tls::sentence(&cell.tls_agreed)));
     }
     text
 }

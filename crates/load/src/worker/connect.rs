@@ -4,8 +4,9 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use moonwire_net::{Driver, Flushed, Session, SocketId, Time, random_mask};
+use moonwire_net::{Driver, Flushed, Session, SocketId, Time, TlsFacts, random_mask};
 use moonwire_proto::ClientKey;
+use moonwire_report::Tls;
 
 use super::{SECOND_NS, Stage, Worker};
 use crate::client::{State, Upgrade};
@@ -152,8 +153,8 @@ impl<D: Driver> Worker<D> {
             .record(duration_ns(timings.tcp + tls + timings.upgrade));
         let client = &mut self.clients[index as usize];
         let session = client.session.as_ref();
-        if let Some(cipher) = session.and_then(Session::cipher_suite) {
-            *tally.ciphers.entry(cipher.to_owned()).or_insert(0) += 1;
+        if let Some(facts) = session.and_then(Session::tls_facts) {
+            agreed(facts).add_to(&mut tally.tls_agreed);
         }
         client.state = State::Up;
         let track = &mut client.track;
@@ -282,6 +283,20 @@ impl<D: Driver> Worker<D> {
     fn release_handshake(&mut self) {
         self.handshaking -= 1;
         self.shared.handshakes.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// As a result has it.
+fn agreed(facts: TlsFacts) -> Tls {
+    Tls {
+        version: facts.version.to_owned(),
+        cipher: facts.cipher.to_owned(),
+        group: facts.group.unwrap_or_default().to_owned(),
+        key: facts.key.map_or("", |key| key.kind).to_owned(),
+        key_bits: facts.key.map_or(0, |key| key.bits),
+        alpn: facts.alpn.unwrap_or_default(),
+        full: u64::from(!facts.is_resumed),
+        resumed: u64::from(facts.is_resumed),
     }
 }
 

@@ -13,7 +13,7 @@ use rustls::unbuffered::{
 };
 
 use super::client::server_name;
-use super::{ClientTls, ServerTls, TlsError};
+use super::{ClientTls, ServerTls, TlsError, TlsFacts};
 
 /// The TLS state of one connection. It keeps plaintext in neither direction: what is opened goes
 /// to the caller's buffer at once, and what is sealed is taken from it whole.
@@ -176,10 +176,9 @@ impl Records {
         self.connection.common().is_handshaking()
     }
 
-    /// The cipher suite agreed on.
-    pub(crate) fn cipher_suite(&self) -> Option<rustls::CipherSuite> {
-        let suite = self.connection.common().negotiated_cipher_suite();
-        suite.map(|suite| suite.suite())
+    /// What the ends agreed on; `None` before they have.
+    pub(crate) fn facts(&self) -> Option<TlsFacts> {
+        TlsFacts::of(self.connection.common())
     }
 
     /// Bytes that it holds in memory, itself included, as far as they can be seen.

@@ -54,14 +54,12 @@ fn plaintext_survives_any_cut_of_its_records() {
 #[test]
 fn both_versions_and_our_choice_of_cipher() {
     let server = ServerTls::self_signed().unwrap();
-    for (version, suite) in [
-        (
-            &rustls::version::TLS13,
-            rustls::CipherSuite::TLS13_AES_128_GCM_SHA256,
-        ),
+    for (version, name, suite) in [
+        (&rustls::version::TLS13, "1.3", "TLS13_AES_128_GCM_SHA256"),
         (
             &rustls::version::TLS12,
-            rustls::CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+            "1.2",
+            "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
         ),
     ] {
         // A client that would rather have something else.
@@ -79,7 +77,41 @@ fn both_versions_and_our_choice_of_cipher() {
         let client = ClientTls::with_config(config);
         let mut pair = pair(&server, &client, "localhost");
         handshake(&mut pair, 4096).unwrap();
-        assert_eq!(pair.server.cipher_suite(), Some(suite));
+        let facts = pair.server.facts().unwrap();
+        assert_eq!((facts.version, facts.cipher), (name, suite));
+    }
+}
+
+#[test]
+fn what_was_agreed_on_is_known_with_whether_it_was_resumed() {
+    let server = ServerTls::self_signed().unwrap();
+    // Sessions are resumed by default.
+    let client = client_of(&rustls::version::TLS13);
+    for is_resumed in [false, true] {
+        let mut pair = pair(&server, &client, "localhost");
+        assert_eq!(pair.client.facts(), None);
+        handshake(&mut pair, 4096).unwrap();
+        let expected = TlsFacts {
+            version: "1.3",
+            cipher: "TLS13_AES_128_GCM_SHA256",
+            group: Some("X25519"),
+            key: Some(CertificateKey {
+                kind: "ECDSA",
+                bits: 256,
+            }),
+            alpn: None,
+            is_resumed,
+        };
+        assert_eq!(pair.client.facts(), Some(expected));
+    }
+    // Ours does not, and offers what is spoken inside.
+    let client = ClientTls::new(&Trust::Anyone).unwrap();
+    for _ in 0..2 {
+        let mut pair = pair(&server, &client, "localhost");
+        handshake(&mut pair, 4096).unwrap();
+        let facts = pair.client.facts().unwrap();
+        let found = (facts.alpn.as_deref(), facts.is_resumed);
+        assert_eq!(found, (Some("http/1.1"), false));
     }
 }
 

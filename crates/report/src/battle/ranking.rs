@@ -30,7 +30,7 @@ struct Place<'a> {
 }
 
 impl<'a> Ranking<'a> {
-    pub(super) fn of(standings: &[Standing<'a>], metric: Metric, rules: &'a Rules) -> Self {
+    pub(super) fn of(standings: &[&Standing<'a>], metric: Metric, rules: &'a Rules) -> Self {
         let mut places = Vec::new();
         let mut unranked = Vec::new();
         for standing in standings {
@@ -202,6 +202,7 @@ mod tests {
         for field in Field::all(&run) {
             let standings = field.standings(1);
             let metric = Metric::parse("response.p50").unwrap();
+            let standings: Vec<_> = standings.iter().collect();
             check(&Ranking::of(&standings, metric, &rules));
         }
     }

@@ -5,6 +5,7 @@ use crate::format;
 use crate::metric::{Latency, Metric, Statistic};
 use crate::statistics::bootstrap::{self, Bounds};
 use crate::statistics::ranks::median;
+use crate::tls::{TermsOf, Tls};
 use crate::verdict::Verdict;
 
 /// The cells of one contestant in one field.
@@ -62,6 +63,13 @@ impl<'a> Standing<'a> {
         Some(format!(
             "{name}: {left_out} of {all} rounds are not ranked{more}: {first}"
         ))
+    }
+
+    /// What its connections over TLS agreed on in the ranked rounds; empty without TLS, and where
+    /// none was recorded.
+    pub(super) fn terms(&self) -> TermsOf {
+        let agreed = self.ranked().flat_map(|cell| &cell.tls_agreed);
+        agreed.map(Tls::terms).collect()
     }
 
     /// The value of each ranked round.
