@@ -16,6 +16,15 @@ const BACKLOG = 4096;
 // An idle WebSocket lives for an hour.
 const IDLE_MS = 60 * 60 * 1000;
 
+// As all contestants: TLS 1.3, keys by X25519, AES-GCM in the client's order, and no tickets that
+// hold a session.
+const TLS = {
+  minVersion: 'TLSv1.3',
+  ecdhCurve: 'X25519',
+  ciphers: 'TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384',
+  secureOptions: require('node:crypto').constants.SSL_OP_NO_TICKET,
+};
+
 function serve(ready) {
   const { createProxyServer } = require(path.join(process.env.NODE_MODULES, 'http-proxy'));
   const proxy = createProxyServer({
@@ -39,7 +48,7 @@ function serve(ready) {
   const pass = (request, answer) => proxy.web(request, answer, { target: target() });
   const server = certificate
     ? require('node:https').createServer(
-      { cert: fs.readFileSync(certificate), key: fs.readFileSync(key) },
+      { cert: fs.readFileSync(certificate), key: fs.readFileSync(key), ...TLS },
       pass,
     )
     : http.createServer(pass);

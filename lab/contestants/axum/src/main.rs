@@ -22,6 +22,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::version::TLS13;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -138,9 +139,11 @@ fn listen(address: IpAddr, port: u16) -> Result<TcpListener, Failure> {
 fn tls(certificate: &str, key: &str) -> Result<TlsAcceptor, Failure> {
     let chain = CertificateDer::pem_file_iter(certificate)?.collect::<Result<_, _>>()?;
     let key = PrivateKeyDer::from_pem_file(key)?;
-    let config = ServerConfig::builder()
+    // As all contestants: TLS 1.3, and no tickets; the group is X25519, the client's first.
+    let mut config = ServerConfig::builder_with_protocol_versions(&[&TLS13])
         .with_no_client_auth()
         .with_single_cert(chain, key)?;
+    config.send_tls13_tickets = 0;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
