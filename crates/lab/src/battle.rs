@@ -10,6 +10,7 @@ mod fault;
 mod limit;
 mod path;
 mod plan;
+mod rations;
 mod search;
 mod spread;
 
@@ -26,6 +27,7 @@ use moonwire_report::{Ceiling, Cell, Content, Environment, Run, Verdict};
 use self::cell::Site;
 use self::path::Path;
 use self::plan::Bout;
+use self::rations::Rations;
 use crate::bench::BenchError;
 use crate::bench::folder::ResultFolder;
 use crate::bench::plan::{Cores, core_list};
@@ -141,6 +143,8 @@ pub enum BattleError {
     Contestant(String),
     /// There is no link, or not the one that was asked for.
     Link(LinkError),
+    /// The machine does not allow what the scenario asks for.
+    Machine(String),
     /// A folder or file of the results cannot be written.
     Output(String),
 }
@@ -148,7 +152,9 @@ pub enum BattleError {
 impl fmt::Display for BattleError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Contestant(sentence) | Self::Output(sentence) => to.write_str(sentence),
+            Self::Contestant(sentence) | Self::Machine(sentence) | Self::Output(sentence) => {
+                to.write_str(sentence)
+            }
             Self::Link(error) => error.fmt(to),
         }
     }
@@ -172,6 +178,7 @@ pub fn battle(
 ) -> Result<BattleOutcome, BattleError> {
     let started = Instant::now();
     let bouts = plan::bouts(spec)?;
+    let rations = Rations::of(spec.scenario.cpu_limits)?;
     let folder = ResultFolder::create(spec.out.as_deref(), &spec.scenario.name)?;
     let cores = Cores::of_this_process();
     let link = path::establish(spec, &cores, stop)?;
@@ -179,7 +186,7 @@ pub fn battle(
     let versions = versions(spec, &around)?;
     write_certificate(&around.certificate, &around.key).map_err(BattleError::Output)?;
     let mut run = begun(spec, &cores, &link, versions);
-    let site = Site::new(spec, cores, around, &link, stop);
+    let site = Site::new(spec, cores, rations, around, &link, stop);
     let mut cells: Vec<Cell> = Vec::new();
     let planned = bouts.len();
     note_progress(&mut run, 0, planned);

@@ -118,9 +118,11 @@ impl Bench {
             backends: proxy.map_or(1, |_| PROXIED),
             backend_workers: 1,
             backend_cpus: &[],
+            backend_group: None,
             proxy,
             proxy_workers: 1,
             proxy_cpus: &[],
+            proxy_group: None,
             tls: self.tls,
         };
         let stack = RunningStack::start(&spec, &self.around, &self.folder);

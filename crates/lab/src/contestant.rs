@@ -181,6 +181,7 @@ impl Contestant {
                 args: command.map(OsString::from).collect(),
                 env: self.env(around),
                 cpus: cpus.to_vec(),
+                group: None,
                 at: around.at.clone(),
                 ready: match ready {
                     Some(text) => Ready::Line(text.clone()),

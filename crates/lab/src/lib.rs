@@ -5,6 +5,7 @@
 
 mod battle;
 mod bench;
+mod cgroup;
 mod check;
 mod contestant;
 mod doubling;
@@ -25,6 +26,7 @@ pub use crate::battle::{
 pub use crate::bench::{
     BenchEnding, BenchError, BenchEvent, BenchObserver, BenchOutcome, BenchSpec, Place, bench,
 };
+pub use crate::cgroup::{CpuLimits, Throttling};
 pub use crate::check::{Check, CheckSpec, Trial, check_contestant, installed_version};
 pub use crate::contestant::{ClientFigures, Contestant, Kind, LatencyFrom, LatencyMicros, Roster};
 pub use crate::doubling::{

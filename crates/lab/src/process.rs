@@ -4,7 +4,7 @@
 //! child gets when its parent dies is tied to the thread that made it, not to the process.
 
 pub(crate) mod inherited;
-mod keeper;
+pub(crate) mod keeper;
 mod output;
 mod spawn;
 pub(crate) mod tree;
@@ -35,6 +35,9 @@ pub struct ChildSpec {
     pub env: Vec<(OsString, OsString)>,
     /// The processors it may use; empty leaves it all of them.
     pub cpus: Vec<usize>,
+    /// The file of a control group that it writes itself into before it is the program; `None`
+    /// leaves it in that of this process.
+    pub group: Option<PathBuf>,
     /// The end of a link it lives at.
     pub at: LinkEnd,
     /// What says that it is ready.
@@ -366,6 +369,7 @@ mod tests {
             args: vec!["-c".into(), script.into()],
             env: Vec::new(),
             cpus: Vec::new(),
+            group: None,
             at: LinkEnd::default(),
             ready: Ready::Line("ready".to_owned()),
             ready_timeout: Duration::from_secs(20),

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use procfs::process::Process;
 use serde::Serialize;
 
+use crate::cgroup::{CpuGroup, Throttling};
 use crate::process::tree;
 use crate::scheduling;
 
@@ -35,6 +36,9 @@ pub struct Sample {
     pub listen_overflows: u64,
     /// Memory of all TCP sockets, bytes (the kernel keeps one account for all namespaces).
     pub tcp_memory_bytes: u64,
+    /// What a limit on its CPU did, where it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttling: Option<Throttling>,
     /// What costs the process something to find out, looked at less often.
     pub rare: Option<RareSample>,
 }
@@ -106,6 +110,26 @@ impl Series {
         Some(before.cpu_ns as f64 + part * (next.cpu_ns as f64 - before.cpu_ns as f64))
     }
 
+    /// Time for which a limit kept processors from it until a moment, nanoseconds, interpolated
+    /// likewise.
+    pub fn throttled_ns_at(&self, at: Instant) -> Option<f64> {
+        let throttled_ns = |sample: &Sample| Some(sample.throttling?.throttled_ns as f64);
+        let after = self.0.partition_point(|sample| sample.at <= at);
+        let before = self.0.get(after.checked_sub(1)?)?;
+        let Some(next) = self.0.get(after) else {
+            return throttled_ns(before);
+        };
+        let part = (at - before.at).as_secs_f64() / (next.at - before.at).as_secs_f64();
+        let (from_ns, to_ns) = (throttled_ns(before)?, throttled_ns(next)?);
+        Some(from_ns + part * (to_ns - from_ns))
+    }
+
+    /// The same in `[from, to)`, milliseconds.
+    pub fn throttled_ms(&self, from: Instant, to: Instant) -> Option<f64> {
+        let passed_ns = self.throttled_ns_at(to)? - self.throttled_ns_at(from)?;
+        Some(passed_ns.max(0.0) / 1e6)
+    }
+
     /// The last sample not after `at`.
     pub fn last_until(&self, at: Instant) -> Option<&Sample> {
         self.0[..self.0.partition_point(|sample| sample.at <= at)].last()
@@ -175,11 +199,16 @@ impl Sampler {
     /// Starts looking at the processes and their children every `period` (at least 10 ms). The
     /// first look is taken before this returns, so that an idle process is on record.
     pub fn start(roots: &[i32], period: Duration) -> Self {
+        Self::start_in(roots, None, period)
+    }
+
+    /// The same of processes whose CPU this group rations.
+    pub(crate) fn start_in(roots: &[i32], group: Option<Arc<CpuGroup>>, period: Duration) -> Self {
         let period = period.max(PERIOD_MIN);
         let (stop, stopped) = mpsc::channel();
         let roots = roots.to_vec();
         let mut pids = tree::pids(&roots);
-        let first = look(&pids, true);
+        let first = look(&pids, group.as_deref(), true);
         let newest = Newest::default();
         let told = newest.clone();
         let thread = std::thread::spawn(move || {
@@ -194,7 +223,7 @@ impl Sampler {
                 if rare {
                     pids = tree::pids(&roots);
                 }
-                let sample = look(&pids, rare);
+                let sample = look(&pids, group.as_deref(), rare);
                 if let Some(sample) = &sample {
                     told.note(sample);
                 }
@@ -239,10 +268,10 @@ const RARE_EVERY: u64 = 20;
 const SAMPLES_MAX: usize = 100_000;
 
 /// Looks at the processes; `None` once all of them have ended.
-fn look(pids: &[i32], rare: bool) -> Option<Sample> {
+fn look(pids: &[i32], group: Option<&CpuGroup>, rare: bool) -> Option<Sample> {
     let looks = pids.iter().filter_map(|pid| look_at(*pid, rare));
     // What belongs to the network namespace is that of the first: they share one.
-    looks.reduce(|sum, one| Sample {
+    let sum = looks.reduce(|sum, one| Sample {
         cpu_ns: sum.cpu_ns + one.cpu_ns,
         rss_bytes: sum.rss_bytes + one.rss_bytes,
         threads: sum.threads + one.threads,
@@ -256,7 +285,9 @@ fn look(pids: &[i32], rare: bool) -> Option<Sample> {
             (one, other) => one.or(other),
         },
         ..sum
-    })
+    });
+    let throttling = group.and_then(CpuGroup::throttling);
+    sum.map(|sum| Sample { throttling, ..sum })
 }
 
 /// Looks at one process; `None` once it has ended.
@@ -289,6 +320,7 @@ fn look_at(pid: i32, rare: bool) -> Option<Sample> {
         retransmitted_segments: counter("snmp", "Tcp", "RetransSegs"),
         listen_overflows: counter("netstat", "TcpExt", "ListenOverflows"),
         tcp_memory_bytes: tcp_pages.unwrap_or(0) * procfs::page_size(),
+        throttling: None,
         rare: rare.then(|| look_closely(&process)).flatten(),
     })
 }
@@ -360,6 +392,7 @@ mod tests {
             retransmitted_segments: 0,
             listen_overflows: 0,
             tcp_memory_bytes: 0,
+            throttling: None,
             rare: None,
         }
     }

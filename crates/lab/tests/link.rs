@@ -182,6 +182,7 @@ fn a_child_at_the_servers_end_sees_that_end_only() {
         ],
         env: Vec::new(),
         cpus: Vec::new(),
+        group: None,
         at: link.server_end(),
         ready: Ready::Line("ready".to_owned()),
         ready_timeout: Duration::from_secs(20),

@@ -1,6 +1,8 @@
 //! The worker threads of a run, and the one that watches them.
 
 use std::collections::VecDeque;
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -109,7 +111,8 @@ impl Crew {
             .spawn(move || {
                 pin(&plan.scenario.pin, number);
                 // The driver is made here because it belongs to its thread.
-                let driver = match EpollDriver::new() {
+                let made = join(plan.scenario.group.as_deref()).and_then(|()| EpollDriver::new());
+                let driver = match made {
                     Ok(driver) => driver,
                     Err(error) => return drop(ready.send(Err(error))),
                 };
@@ -329,6 +332,17 @@ impl Crew {
 }
 
 /// Pins the calling thread, if the scenario says where.
+/// Puts this thread into a control group: whoever writes `0` is meant.
+fn join(group: Option<&Path>) -> std::io::Result<()> {
+    match group {
+        Some(file) => fs::write(file, "0").map_err(|error| {
+            let place = file.display();
+            std::io::Error::new(error.kind(), format!("the control group {place}: {error}"))
+        }),
+        None => Ok(()),
+    }
+}
+
 fn pin(processors: &[usize], number: u32) {
     if processors.is_empty() {
         return;

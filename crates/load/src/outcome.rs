@@ -288,6 +288,8 @@ fn generator(plan: &Plan, records: &Records) -> Generator {
         cpu_share: measured.then(|| (run_ns as f64 / wall_ns as f64).min(1.0)),
         cpu_pressure: records.pressure,
         cpu_taken: None,
+        cpu_limit: None,
+        throttled_ms: None,
         cores: pins.join(","),
         source_addresses: plan.sources.count(),
     }

@@ -112,6 +112,9 @@ pub struct Settings {
     pub threads: u32,
     /// Processors to pin the workers to, in turn; empty leaves them to the kernel.
     pub pin: Vec<usize>,
+    /// The file of a control group that each worker writes itself into; `None` leaves them in that
+    /// of the process.
+    pub group: Option<PathBuf>,
     /// Most handshakes in flight at once, over all workers.
     pub connect_concurrency: u32,
     /// Handshakes started per second; `None` starts them as fast as the concurrency allows.
@@ -210,6 +213,7 @@ impl Default for Settings {
             connections: 10,
             threads: 1,
             pin: Vec::new(),
+            group: None,
             connect_concurrency: 256,
             connect_rate: None,
             connect_group: None,

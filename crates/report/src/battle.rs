@@ -80,7 +80,11 @@ pub(crate) fn sections(run: &Run, rules: &Rules) -> Vec<Section> {
         sections.push(Section {
             title: field.title(),
             table: figures(&standings, rules),
-            sentences: standings.iter().filter_map(Standing::remark).collect(),
+            sentences: standings
+                .iter()
+                .flat_map(|it| [it.remark(), it.rationed()])
+                .flatten()
+                .collect(),
         });
         if let Some(primary) = Metric::parse(&rules.primary) {
             let title = format!("{}: who is ahead by {primary}", field.title());
@@ -360,6 +364,30 @@ pub(crate) mod tests {
             "{text}"
         );
         assert!(text.contains("not ranked: 2 rounds"), "{text}");
+    }
+
+    #[test]
+    fn a_limit_on_the_cpu_is_said_with_what_it_did() {
+        let mut run = run(&[("a", 2.0), ("b", 2.4)], 5);
+        let Content::Bench(cells) = &mut run.content else {
+            panic!("a bench")
+        };
+        for cell in cells {
+            let contest = cell.contest.as_ref().unwrap();
+            let is_throttled = contest.contestant == "a" && contest.round > 1;
+            cell.server = Some(Server {
+                cpu_limit: Some(0.2),
+                throttled_ms: Some(if is_throttled { 1500.0 } else { 0.0 }),
+                observed_s: Some(2.0),
+                ..Server::default()
+            });
+        }
+        let text = text(&run);
+        let reached = "a was limited to 0.2 processors, reached that in 4 of 5 rounds, and was \
+                       kept waiting for 75";
+        assert!(text.contains(reached), "{text}");
+        let never = "b was limited to 0.2 processors and did not reach that.";
+        assert!(text.contains(never), "{text}");
     }
 
     /// A battle over TLS in which the connections of some agreed on this version.

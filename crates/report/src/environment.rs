@@ -88,6 +88,13 @@ pub struct Server {
     pub rss_peak_bytes: Option<u64>,
     /// Threads.
     pub threads: Option<u64>,
+    /// What it was allowed to use by a control group of its own, in processors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_limit: Option<f64>,
+    /// Time for which that limit kept processors from it while `observed_s` passed, milliseconds;
+    /// that of several processors is added up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttled_ms: Option<f64>,
     /// Cores it was pinned to, as a list such as `1` or `2-3`; empty when not pinned.
     pub cores: String,
     /// Why it ended before the run did; `None` when it did not.
@@ -112,6 +119,13 @@ pub struct Generator {
     /// 0 to 1: of their idle time or of the link's work, whichever is larger.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_taken: Option<f64>,
+    /// What its threads were allowed to use by a control group of their own, in processors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_limit: Option<f64>,
+    /// Time for which a limit, that one or one set by others, kept processors from it while messages
+    /// were sent, milliseconds; that of several processors is added up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttled_ms: Option<f64>,
     /// Cores it was pinned to; empty when not pinned.
     pub cores: String,
     /// Source addresses used.

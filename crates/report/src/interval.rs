@@ -35,6 +35,9 @@ pub struct Interval {
     pub one_way: Option<IntervalLatency>,
     /// CPU used by the server, 1.0 is one core; `None` if not sampled.
     pub server_cpu: Option<f64>,
+    /// Time for which a limit kept processors from the server, milliseconds; `None` without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttled_ms: Option<f64>,
     /// Resident memory of the server in bytes; `None` if not sampled.
     pub server_rss_bytes: Option<u64>,
     /// CPU used by the generator, 1.0 is one core; `None` if not sampled.

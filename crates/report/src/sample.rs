@@ -135,6 +135,7 @@ fn interval(
         send_lag: None,
         one_way: IntervalLatency::of(&one_way),
         server_cpu: Some(rounded((0.05 + clients as f64 * 4.2e-5 * load).min(1.0))),
+        throttled_ms: None,
         server_rss_bytes: Some(21_000_000 + clients * 2200 + second * 900),
         generator_cpu: Some(rounded(0.08 + clients as f64 * 3e-5)),
     }
@@ -179,6 +180,8 @@ fn fill_counters(cell: &mut Cell, sent: u64, seconds: u64) {
         cpu_share: Some(0.31),
         cpu_pressure: Some(0.004),
         cpu_taken: None,
+        cpu_limit: None,
+        throttled_ms: None,
         cores: "0".to_owned(),
         source_addresses: 1,
     };

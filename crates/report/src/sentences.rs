@@ -76,10 +76,22 @@ pub(crate) fn server(server: &Server) -> String {
     if !server.cores.is_empty() {
         parts.push(format!("on cores {}", server.cores));
     }
+    parts.extend(cpu_limit(server.cpu_limit, server.throttled_ms));
     if let Some(reason) = &server.died {
         parts.push(format!("ended before the run did: {reason}"));
     }
     parts.join("; ")
+}
+
+/// What a role was allowed to use, and what that did.
+fn cpu_limit(limit: Option<f64>, throttled_ms: Option<f64>) -> Option<String> {
+    let limit = limit.map(|limit| format!("limited to {limit} processors"));
+    let throttled = throttled_ms.map(|ms| match ms > 0.0 {
+        true => format!("throttled for {}", format::latency(ms * 1e3)),
+        false => "never throttled".to_owned(),
+    });
+    let parts: Vec<String> = limit.into_iter().chain(throttled).collect();
+    (!parts.is_empty()).then(|| parts.join(" and "))
 }
 
 /// The generator in one line.
@@ -104,6 +116,7 @@ pub(crate) fn generator(cell: &Cell) -> String {
     if !generator.cores.is_empty() {
         parts.push(format!("on cores {}", generator.cores));
     }
+    parts.extend(cpu_limit(generator.cpu_limit, generator.throttled_ms));
     if generator.source_addresses > 1 {
         parts.push(format!("{} source addresses", generator.source_addresses));
     }

@@ -16,12 +16,15 @@ use super::counted;
 use super::cross_check::cross_check;
 use super::fault::{Aftermath, inflict};
 use super::limit::Use;
+use super::limit::rationed;
 use super::path::Path;
 use super::plan::Bout;
+use super::rations::{Rations, Watch};
 use super::spread::Spread;
 use super::{BattleError, BattleEvent, BattleObserver, BattlePlace, BattleSpec};
 use crate::bench::merge::{self, Phases};
 use crate::bench::plan::{Cores, core_list};
+use crate::cgroup::CpuGroup;
 use crate::contestant::{Contestant, Kind, RunningStack, StackSpec, StoppedStack, Surroundings};
 use crate::sampling::{Newest, Sampler, Series, Usage};
 use crate::scenario::Service;
@@ -30,6 +33,7 @@ use crate::scenario::Service;
 pub(super) struct Site<'a> {
     spec: &'a BattleSpec,
     cores: Cores,
+    rations: Rations,
     around: Surroundings,
     path: &'a Path,
     stop: &'a Arc<AtomicBool>,
@@ -47,6 +51,7 @@ impl<'a> Site<'a> {
     pub(super) fn new(
         spec: &'a BattleSpec,
         cores: Cores,
+        rations: Rations,
         around: Surroundings,
         path: &'a Path,
         stop: &'a Arc<AtomicBool>,
@@ -54,6 +59,7 @@ impl<'a> Site<'a> {
         Self {
             spec,
             cores,
+            rations,
             around,
             path,
             stop,
@@ -137,7 +143,15 @@ impl<'a> Site<'a> {
         stack: &mut RunningStack,
         observer: &mut Watching<'_>,
     ) -> Cell {
-        let scenario = match self.settings(bout, stack).and_then(Scenario::new) {
+        let group = match self.rations.client() {
+            Ok(group) => group,
+            Err(sentence) => return missing(bout, &sentence),
+        };
+        let settings = self.settings(bout, stack).map(|settings| Settings {
+            group: group.as_ref().map(|group| group.thread_file()),
+            ..settings
+        });
+        let scenario = match settings.and_then(Scenario::new) {
             Ok(scenario) => scenario,
             Err(error) => return missing(bout, &error.to_string()),
         };
@@ -146,11 +160,13 @@ impl<'a> Site<'a> {
         let newest = sampler.newest(bout, self.spec);
         let mut spread = Spread::begin(stack);
         let mut phases = Phases::default();
+        let mut watch = Watch::new(group);
         let mut on_progress = |progress: &Progress| {
             phases.note(progress.phase, Instant::now());
             if progress.phase == Phase::Sending {
                 spread.look();
             }
+            watch.note(progress.phase);
             let usage = newest
                 .iter()
                 .filter_map(|(name, newest)| newest.usage(name));
@@ -164,6 +180,7 @@ impl<'a> Site<'a> {
             Ok(outcome) => outcome.cell,
             Err(error) => missing(bout, &error.to_string()),
         };
+        watch.add_to(&mut cell);
         let died = aftermath.objection.or_else(|| stack.death(&cell));
         let seen = Seen {
             contestant: aftermath.series,
@@ -236,6 +253,11 @@ impl<'a> Site<'a> {
     pub(super) fn start(&self, bout: &Bout, folder: PathBuf) -> Result<RunningStack, String> {
         let scenario = &self.spec.scenario;
         let is_proxy = bout.contestant.kind() == Kind::Proxy;
+        // What the generator does at most is no matter of a limit on the servers.
+        let server_group = match bout.is_ceiling() {
+            true => None,
+            false => self.rations.server()?,
+        };
         let (backend, proxy) = match is_proxy {
             true => (&self.spec.backend, Some(&bout.contestant)),
             false => (&bout.contestant, None),
@@ -248,9 +270,14 @@ impl<'a> Site<'a> {
                 false => scenario.workers,
             },
             backend_cpus: &self.cores.server,
+            backend_group: server_group,
             proxy,
             proxy_workers: scenario.workers,
             proxy_cpus: &self.cores.server,
+            proxy_group: match is_proxy && bout.contestant.has_process() {
+                true => self.rations.proxy()?,
+                false => None,
+            },
             tls: bout.tls,
         };
         RunningStack::start(&spec, &self.around, &folder).map_err(|error| error.to_string())
@@ -295,6 +322,7 @@ impl<'a> Site<'a> {
             name: bout.contestant.name(),
             urls: stack.urls().to_vec(),
             cores: cores.clone(),
+            cpu_limit: stack.measured_group().map(|group| group.processors()),
             died,
             ..Server::default()
         };
@@ -306,6 +334,7 @@ impl<'a> Site<'a> {
             let mut backend = Server {
                 name: self.spec.backend.name(),
                 cores,
+                cpu_limit: stack.backend_group().map(|group| group.processors()),
                 ..Server::default()
             };
             let messages = cell.messages.sent;
@@ -315,7 +344,7 @@ impl<'a> Site<'a> {
         cell.generator.cores = core_list(&self.cores.generator);
         let thresholds = self.spec.scenario.thresholds.iter();
         cell.thresholds = thresholds.map(|slo| slo.evaluate(cell)).collect();
-        let objection = self.used(cell).objection();
+        let objection = rationed(cell).or_else(|| self.used(cell).objection());
         if let (Some(contest), Some(objection)) = (&mut cell.contest, objection) {
             contest.limit = Some(objection);
         }
@@ -360,13 +389,16 @@ struct Samplers {
 impl Samplers {
     fn start(bout: &Bout, stack: &RunningStack) -> Self {
         let behind = stack.backend_roots();
+        let start = |roots: &[i32], group: Option<&Arc<CpuGroup>>| {
+            Sampler::start_in(roots, group.cloned(), SAMPLING_PERIOD)
+        };
         match stack.proxy_roots() {
             proxy if bout.contestant.has_process() && !proxy.is_empty() => Self {
-                contestant: Sampler::start(&proxy, SAMPLING_PERIOD),
-                backends: Some(Sampler::start(&behind, SAMPLING_PERIOD)),
+                contestant: start(&proxy, stack.measured_group()),
+                backends: Some(start(&behind, stack.backend_group())),
             },
             _ => Self {
-                contestant: Sampler::start(&behind, SAMPLING_PERIOD),
+                contestant: start(&behind, stack.backend_group()),
                 backends: None,
             },
         }

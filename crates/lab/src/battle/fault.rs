@@ -44,7 +44,11 @@ pub(super) fn inflict(
             objection: Some(objection),
         };
     }
-    let after = Sampler::start(&stack.measured_roots(), SAMPLING_PERIOD);
+    let after = Sampler::start_in(
+        &stack.measured_roots(),
+        stack.measured_group().cloned(),
+        SAMPLING_PERIOD,
+    );
     let _ = load.recv();
     Aftermath {
         series: before.followed_by(after.stop()),

@@ -16,6 +16,32 @@ pub(super) fn hold_to(ceilings: &[Ceiling], cell: &mut Cell) {
     }
 }
 
+/// Why the figures are not the contestant's own where a CPU limit of somebody else decided.
+pub(super) fn rationed(cell: &Cell) -> Option<String> {
+    let generator = &cell.generator;
+    if let Some(share) = throttled_share(generator.throttled_ms, cell.rate.duration_s) {
+        return Some(format!(
+            "the generator was the limit: it had used up what it may use of the processors for \
+             {:.0} % of the time",
+            share * 100.0
+        ));
+    }
+    let backends = cell.backends.as_ref()?;
+    let share = throttled_share(backends.throttled_ms, backends.observed_s?)?;
+    Some(format!(
+        "the backend was the limit: it had used up what it may use of the processors for {:.0} % \
+         of the time",
+        share * 100.0
+    ))
+}
+
+/// The part of the time for which a role was kept waiting by its limit, where that is more than
+/// nothing worth telling.
+pub(super) fn throttled_share(throttled_ms: Option<f64>, time_s: f64) -> Option<f64> {
+    let share = throttled_ms? / 1e3 / time_s.max(f64::MIN_POSITIVE);
+    (share > THROTTLED_SHARE_MAX).then_some(share)
+}
+
 /// What was used while messages were sent, in cores.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Use {
@@ -52,6 +78,8 @@ impl Use {
     }
 }
 
+/// Of the time. Less is a pause or two, which the latencies show and the throughput does not.
+const THROTTLED_SHARE_MAX: f64 = 0.01;
 /// Beyond it replies wait for the generator.
 const GENERATOR_SHARE_MAX: f64 = 0.95;
 /// From this share on processors have nothing left.
@@ -59,6 +87,8 @@ const BUSY_SHARE: f64 = 0.9;
 
 #[cfg(test)]
 mod tests {
+    use moonwire_report::Server;
+
     use super::*;
 
     fn used(generator: f64, contestant: f64, backends: f64) -> Use {
@@ -80,5 +110,30 @@ mod tests {
         assert!(backend.starts_with("the backend was the limit"));
         // Where processors have time left, the backend did not hold anybody up.
         assert_eq!(used(0.5, 0.1, 0.4).objection(), None);
+    }
+
+    #[test]
+    fn who_has_used_up_what_it_may_use_was_the_limit() {
+        let mut cell = Cell::default();
+        cell.rate.duration_s = 2.0;
+        cell.generator.throttled_ms = Some(10.0);
+        assert_eq!(rationed(&cell), None);
+        cell.backends = Some(Server {
+            observed_s: Some(2.0),
+            throttled_ms: Some(500.0),
+            ..Server::default()
+        });
+        let backend = rationed(&cell).unwrap();
+        assert!(
+            backend.starts_with("the backend") && backend.contains("25 %"),
+            "{backend}"
+        );
+        cell.generator.throttled_ms = Some(1200.0);
+        let generator = rationed(&cell).unwrap();
+        assert!(generator.starts_with("the generator") && generator.contains("60 %"));
+        // What is measured may be limited: that is what its limit is for.
+        cell.generator.throttled_ms = None;
+        cell.server = cell.backends.take();
+        assert_eq!(rationed(&cell), None);
     }
 }

@@ -30,6 +30,11 @@ impl Bout {
         )
     }
 
+    /// Whether it is there to find out what the generator does at most: rounds are from 1.
+    pub(super) fn is_ceiling(&self) -> bool {
+        self.round == 0
+    }
+
     /// What its files are called.
     pub(super) fn file_name(&self) -> String {
         let (contestant, scheme) = (self.contestant.file_name(), self.scheme());

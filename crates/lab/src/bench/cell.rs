@@ -302,6 +302,7 @@ fn start_server(site: &Site<'_>, key: &str) -> Result<ServerChild, BenchError> {
         ],
         env: Vec::new(),
         cpus: site.cores.server.clone(),
+        group: None,
         at: site.link.server_end(),
         ready: Ready::Line(READY.to_owned()),
         ready_timeout: READY_TIMEOUT,

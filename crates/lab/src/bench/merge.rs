@@ -75,6 +75,7 @@ pub(crate) fn fill_server(
             let cpu_ns = (after_ns - before_ns).max(0.0);
             server.cpu_s = Some(cpu_ns / 1e9);
             server.observed_s = Some((to - from).as_secs_f64());
+            server.throttled_ms = series.throttled_ms(from, to);
             server.cpu_ns_per_message = (messages > 0).then(|| cpu_ns / messages as f64);
         }
         let sending_ended = phases.draining.unwrap_or(to);
@@ -204,6 +205,7 @@ fn add_to_intervals(cell: &mut Cell, series: &Series, start: Instant) {
             after(interval.start_s),
             after(interval.start_s + interval.length_s),
         );
+        interval.throttled_ms = series.throttled_ms(from, to);
         interval.server_cpu = series.cpu_share(from, to);
         interval.server_rss_bytes = series.last_until(to).map(|sample| sample.rss_bytes);
     }
@@ -250,6 +252,7 @@ mod tests {
             retransmitted_segments: 0,
             listen_overflows: 0,
             tcp_memory_bytes: 0,
+            throttling: None,
             rare: None,
         }
     }

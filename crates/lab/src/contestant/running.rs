@@ -1,6 +1,7 @@
 //! A contestant that was started.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use moonwire_report::{Cell, Counted};
@@ -9,6 +10,7 @@ use super::certificate::save;
 use super::counters::Counters;
 use super::template::free_ports_at;
 use super::{Contestant, Surroundings};
+use crate::cgroup::CpuGroup;
 use crate::process::{ChildProcess, ChildSpec, Exit, ProcessError, Ready, tree};
 
 /// A contestant with all its processes. Dropping it kills them.
@@ -25,6 +27,8 @@ pub(crate) struct RunningContestant {
     /// Where its files are.
     folder: PathBuf,
     counters: Option<Counters>,
+    /// Rations what its processes use. The last, as it goes when they have ended.
+    group: Option<Arc<CpuGroup>>,
 }
 
 /// How a contestant ended.
@@ -46,13 +50,14 @@ pub(crate) enum StartError {
 }
 
 impl RunningContestant {
-    /// Starts it with its files in `folder`, which is made, on these processors.
+    /// Starts it with its files in `folder`, which is made, on these processors and in this group.
     pub(crate) fn start(
         contestant: &Contestant,
         tls: bool,
         around: &Surroundings,
         folder: PathBuf,
         cpus: &[usize],
+        group: Option<Arc<CpuGroup>>,
     ) -> Result<Self, StartError> {
         let around = Surroundings {
             folder,
@@ -60,7 +65,10 @@ impl RunningContestant {
             ..around.clone()
         };
         write_files(contestant, &around)?;
-        let specs = contestant.children(tls, &around, cpus);
+        let mut specs = contestant.children(tls, &around, cpus);
+        for spec in &mut specs {
+            spec.group = group.as_ref().map(|group| group.process_file());
+        }
         Ok(Self {
             name: contestant.name(),
             processes: start_all(&specs)?,
@@ -70,6 +78,7 @@ impl RunningContestant {
             broadcast_url: contestant.broadcast_url(tls, &around),
             folder: around.folder,
             counters: contestant.file.counters.clone(),
+            group,
         })
     }
 
@@ -99,7 +108,13 @@ impl RunningContestant {
             broadcast_url: None,
             folder: around.folder,
             counters: None,
+            group: None,
         })
+    }
+
+    /// What rations its CPU, if anything does.
+    pub(crate) fn group(&self) -> Option<&Arc<CpuGroup>> {
+        self.group.as_ref()
     }
 
     /// Who it is.

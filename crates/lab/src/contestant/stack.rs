@@ -3,10 +3,12 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::path::Path;
+use std::sync::Arc;
 
 use moonwire_report::{Cell, Counted};
 
 use super::{Contestant, RunningContestant, StartError, Surroundings};
+use crate::cgroup::CpuGroup;
 
 /// What is to run.
 #[derive(Debug, Clone)]
@@ -17,10 +19,13 @@ pub(crate) struct StackSpec<'a> {
     /// Workers of each of them.
     pub(crate) backend_workers: u32,
     pub(crate) backend_cpus: &'a [usize],
+    /// What they may use together.
+    pub(crate) backend_group: Option<Arc<CpuGroup>>,
     /// What stands in front of them; a control without a process is the same as none.
     pub(crate) proxy: Option<&'a Contestant>,
     pub(crate) proxy_workers: u32,
     pub(crate) proxy_cpus: &'a [usize],
+    pub(crate) proxy_group: Option<Arc<CpuGroup>>,
     /// Whether clients come over TLS. It ends in the proxy, or in the servers if there is none.
     pub(crate) tls: bool,
 }
@@ -96,7 +101,8 @@ impl RunningStack {
             let folder = folder.join(format!("backend{number}"));
             let tls = spec.tls && proxy.is_none();
             let (backend, cpus) = (spec.backend, spec.backend_cpus);
-            let started = RunningContestant::start(backend, tls, &around, folder, cpus);
+            let group = spec.backend_group.clone();
+            let started = RunningContestant::start(backend, tls, &around, folder, cpus, group);
             backends.push(started.map_err(within(backend))?);
         }
         let of_backends = |of: fn(&RunningContestant) -> Option<&str>| -> Vec<String> {
@@ -119,7 +125,8 @@ impl RunningStack {
         around.address = front_address;
         around.backends = urls.iter().map(|url| split(url).0.to_owned()).collect();
         let place = folder.join("proxy");
-        let started = RunningContestant::start(proxy, spec.tls, &around, place, spec.proxy_cpus);
+        let (cpus, group) = (spec.proxy_cpus, spec.proxy_group.clone());
+        let started = RunningContestant::start(proxy, spec.tls, &around, place, cpus, group);
         let front = started.map_err(within(proxy))?;
         for urls in [&mut urls, &mut amplify_urls, &mut broadcast_urls] {
             // All servers have the same paths.
@@ -172,6 +179,19 @@ impl RunningStack {
     pub(crate) fn proxy_roots(&self) -> Vec<i32> {
         let proxy = self.proxy.as_ref();
         proxy.map_or_else(Vec::new, RunningContestant::pids)
+    }
+
+    /// What rations the CPU of the servers, if anything does.
+    pub(crate) fn backend_group(&self) -> Option<&Arc<CpuGroup>> {
+        self.backends.first().and_then(RunningContestant::group)
+    }
+
+    /// The same of what is measured: the proxy, or the servers if there is none.
+    pub(crate) fn measured_group(&self) -> Option<&Arc<CpuGroup>> {
+        match &self.proxy {
+            Some(proxy) => proxy.group(),
+            None => self.backend_group(),
+        }
     }
 
     /// The ids of the processes of what is measured: the proxy, or the servers if there is none.

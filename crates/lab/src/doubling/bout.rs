@@ -69,7 +69,7 @@ impl Site<'_> {
         let name = format!("{contestant}_{scheme}_c{clients}_round{}", bout.round);
         let folder = self.around.folder.join("cells").join(name);
         let cpus = &self.cores.server;
-        RunningContestant::start(&bout.contestant, bout.tls, &self.around, folder, cpus)
+        RunningContestant::start(&bout.contestant, bout.tls, &self.around, folder, cpus, None)
     }
 
     /// Loads the server with the messages of one size.

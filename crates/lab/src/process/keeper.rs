@@ -1,11 +1,13 @@
 //! Ends what children have started, when this process is killed and cannot do it itself.
 //!
 //! The kernel kills the children with us, but not theirs: workers of a proxy would live on. A shell
-//! is told which process groups there are. Its input ends with this process, and then it kills
-//! those that are left.
+//! is told which process groups there are, and which control groups. Its input ends with this
+//! process, and then it kills those that are left and removes their control groups.
 
+use std::fmt::Display;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -17,23 +19,40 @@ pub(super) struct Kept(Pid);
 
 /// Has the group of `leader` killed if this process ends before it.
 pub(super) fn keep(leader: Pid) -> Kept {
-    tell("add", leader);
+    tell("add", leader.as_raw_nonzero());
     Kept(leader)
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        tell("remove", self.0);
+        tell("remove", self.0.as_raw_nonzero());
     }
 }
 
-fn tell(verb: &str, leader: Pid) {
+/// The folder of a control group that is removed after this process at the latest. Dropping it means
+/// that it is gone.
+#[derive(Debug)]
+pub(crate) struct KeptFolder(PathBuf);
+
+/// Has the control group removed if this process ends before it is.
+pub(crate) fn keep_folder(folder: &Path) -> KeptFolder {
+    tell("made", folder.display());
+    KeptFolder(folder.to_owned())
+}
+
+impl Drop for KeptFolder {
+    fn drop(&mut self) {
+        tell("gone", self.0.display());
+    }
+}
+
+fn tell(verb: &str, what: impl Display) {
     // Without a shell the children alone die with us.
     let Some(keeper) = KEEPER.get_or_init(start) else {
         return;
     };
     let mut keeper = keeper.lock().unwrap_or_else(PoisonError::into_inner);
-    let _ = writeln!(keeper, "{verb} {}", leader.as_raw_nonzero());
+    let _ = writeln!(keeper, "{verb} {what}");
 }
 
 static KEEPER: OnceLock<Option<Mutex<ChildStdin>>> = OnceLock::new();
@@ -51,14 +70,28 @@ fn start() -> Option<Mutex<ChildStdin>> {
     keeper.stdin.take().map(Mutex::new)
 }
 
-const SCRIPT: &str = "groups=' '
-while read -r verb group; do
+const SCRIPT: &str = "groups=' ' folders=' '
+while read -r verb what; do
     case $verb in
-        add) groups=\"$groups$group \" ;;
-        remove) groups=\"${groups%% $group *} ${groups#* $group }\" ;;
+        add) groups=\"$groups$what \" ;;
+        remove) groups=\"${groups%% $what *} ${groups#* $what }\" ;;
+        made) folders=\"$folders$what \" ;;
+        gone) folders=\"${folders%% $what *} ${folders#* $what }\" ;;
     esac
 done
-for group in $groups; do kill -s KILL -- \"-$group\"; done";
+for group in $groups; do kill -s KILL -- \"-$group\"; done
+for folder in $folders; do
+    for attempt in 1 2 3 4 5 6 7 8 9 10; do
+        rmdir \"$folder\" && break
+        test -d \"$folder\" || break
+        for file in tasks cgroup.threads; do
+            test -e \"$folder/$file\" && for task in $(cat \"$folder/$file\"); do
+                kill -s KILL \"$task\"
+            done
+        done
+        sleep 0.2
+    done
+done";
 
 #[cfg(test)]
 mod tests {
@@ -83,6 +116,28 @@ mod tests {
             std::thread::sleep(Duration::from_millis(10));
         }
         false
+    }
+
+    #[test]
+    fn folders_that_are_not_gone_are_removed_at_the_end() {
+        let place = tempfile::tempdir().unwrap();
+        let folders = ["moonwire.1.2.0.server", "moonwire.1.2.1.client", "kept"];
+        let folders = folders.map(|name| place.path().join(name));
+        let keeper = start().unwrap();
+        {
+            let mut input = keeper.lock().unwrap();
+            for folder in &folders {
+                std::fs::create_dir(folder).unwrap();
+                writeln!(input, "made {}", folder.display()).unwrap();
+            }
+            writeln!(input, "gone {}", folders[2].display()).unwrap();
+        }
+        drop(keeper);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while folders[1].exists() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(folders.map(|it| it.exists()), [false, false, true]);
     }
 
     #[test]

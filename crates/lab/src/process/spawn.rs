@@ -4,8 +4,10 @@
     reason = "CommandExt::pre_exec is unsafe: it runs between fork and exec"
 )]
 
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Resource, Rlimit, Signal};
@@ -25,12 +27,17 @@ pub(super) fn spawn(spec: &ChildSpec) -> io::Result<Child> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let cpus = cpu_set(&spec.cpus);
+    let group = spec.group.as_deref().map(open_group).transpose()?;
     let parent = rustix::process::getpid();
     let before_exec = move || {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
         if rustix::process::getppid() != Some(parent) {
             // The parent died before the line above took effect.
             return Err(rustix::io::Errno::SRCH.into());
+        }
+        if let Some(group) = &group {
+            // Whoever writes it is meant.
+            rustix::io::write(group, b"0")?;
         }
         if let Some(cpus) = &cpus {
             rustix::thread::sched_setaffinity(None, cpus)?;
@@ -46,6 +53,15 @@ pub(super) fn spawn(spec: &ChildSpec) -> io::Result<Child> {
     // SAFETY: the closure makes system calls only; it neither allocates nor takes a lock.
     unsafe { command.pre_exec(before_exec) };
     command.spawn()
+}
+
+/// Before the fork, where a mistake can be told.
+fn open_group(file: &Path) -> io::Result<File> {
+    let opened = OpenOptions::new().write(true).open(file);
+    opened.map_err(|error| {
+        let place = file.display();
+        io::Error::new(error.kind(), format!("the control group {place}: {error}"))
+    })
 }
 
 fn cpu_set(cpus: &[usize]) -> Option<CpuSet> {

@@ -11,6 +11,8 @@ pub struct KnobKind {
     pub help: &'static str,
     /// Whether it can have several values.
     pub is_list: bool,
+    /// The variable of the environment that sets it where no flag does.
+    pub variable: Option<&'static str>,
 }
 
 /// The names that a file may have.
@@ -34,6 +36,15 @@ const fn one(name: &'static str, value: &'static str, help: &'static str) -> Kno
         value,
         help,
         is_list: false,
+        variable: None,
+    }
+}
+
+/// A number of processors.
+const fn variable(name: &'static str, variable: &'static str, help: &'static str) -> KnobKind {
+    KnobKind {
+        variable: Some(variable),
+        ..one(name, "PROCESSORS", help)
     }
 }
 
@@ -43,6 +54,7 @@ const fn list(name: &'static str, value: &'static str, help: &'static str) -> Kn
         value,
         help,
         is_list: true,
+        variable: None,
     }
 }
 
@@ -90,6 +102,17 @@ pub const KNOBS: &[KnobKind] = &[
         "DURATION",
         "How long each load is tried against a server that only answers, 2s by default; 0s leaves \
          it out",
+    ),
+    variable(
+        "server_cpu_limit",
+        "SERVER_CPU_LIMIT",
+        "Processors that the servers of a cell may use together, such as 1.5; 0 is no limit",
+    ),
+    variable("proxy_cpu_limit", "PROXY_CPU_LIMIT", "The same for a proxy"),
+    variable(
+        "client_cpu_limit",
+        "CLIENT_CPU_LIMIT",
+        "The same for the generator's threads: a cell in which they run into it is INVALID",
     ),
     one(
         "kill_after",

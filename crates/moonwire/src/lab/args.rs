@@ -95,8 +95,9 @@ pub(super) struct KnobArgs(pub(super) Vec<(String, String)>);
 impl Args for KnobArgs {
     fn augment_args(command: Command) -> Command {
         let flags = KNOBS.iter().map(|knob| {
-            Arg::new(knob.name)
-                .long(knob.name.replace('_', "-"))
+            let flag = Arg::new(knob.name);
+            let flag = knob.variable.map_or(flag.clone(), |it| flag.env(it));
+            flag.long(knob.name.replace('_', "-"))
                 .value_name(knob.value)
                 .help(knob.help)
                 .help_heading("Knobs of the scenario")

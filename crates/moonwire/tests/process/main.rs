@@ -8,6 +8,7 @@ mod apps;
 mod attacks;
 mod bad_input;
 mod battle;
+mod cpu_limits;
 mod cws;
 mod ending;
 mod hostile;

@@ -1,6 +1,7 @@
 //! What one contestant did in all rounds.
 
 use crate::cell::Cell;
+use crate::environment::Server;
 use crate::format;
 use crate::metric::{Latency, Metric, Statistic};
 use crate::statistics::bootstrap::{self, Bounds};
@@ -63,6 +64,31 @@ impl<'a> Standing<'a> {
         Some(format!(
             "{name}: {left_out} of {all} rounds are not ranked{more}: {first}"
         ))
+    }
+
+    /// What a limit on its CPU did to it over all rounds; `None` where it had none.
+    pub(super) fn rationed(&self) -> Option<String> {
+        let servers = self.cells.iter().filter_map(|cell| cell.server.as_ref());
+        let limited: Vec<&Server> = servers.filter(|it| it.cpu_limit.is_some()).collect();
+        let limit = limited.first()?.cpu_limit?;
+        let shares = limited
+            .iter()
+            .filter_map(|it| Some(it.throttled_ms? / 1e3 / it.observed_s.filter(|s| *s > 0.0)?));
+        let mut shares: Vec<f64> = shares.collect();
+        shares.sort_by(f64::total_cmp);
+        let name = self.contestant;
+        let throttled = shares.iter().filter(|share| **share > 0.0).count();
+        Some(match throttled {
+            0 => format!("{name} was limited to {limit} processors and did not reach that."),
+            _ => format!(
+                "{name} was limited to {limit} processors, reached that in {throttled} of {} \
+                 rounds, and was kept waiting for {} of the time (the median; that of several \
+                 processors is added up): its latencies hold pauses of up to 100 ms, the period \
+                 of the limit.",
+                limited.len(),
+                format::percent(median(&shares))
+            ),
+        })
     }
 
     /// What its connections over TLS agreed on in the ranked rounds; empty without TLS, and where
