@@ -8,6 +8,7 @@ mod counted;
 mod cross_check;
 mod fault;
 mod limit;
+mod needs;
 mod path;
 mod plan;
 mod rations;
@@ -84,6 +85,11 @@ pub enum BattleEvent<'a> {
         progress: &'a Progress,
         /// What its processes use, the proxy first.
         usage: &'a [Usage],
+    },
+    /// A setting of the kernel may be what the figures show.
+    Warning {
+        /// Which, its value, what is needed, and the command.
+        sentence: &'a str,
     },
     /// A search has tried a load.
     TryEnded {
@@ -179,13 +185,15 @@ pub fn battle(
     let started = Instant::now();
     let bouts = plan::bouts(spec)?;
     let rations = Rations::of(spec.scenario.cpu_limits)?;
-    let folder = ResultFolder::create(spec.out.as_deref(), &spec.scenario.name)?;
     let cores = Cores::of_this_process();
     let link = path::establish(spec, &cores, stop)?;
+    let warnings = needs::check(spec, &link)?;
+    let folder = ResultFolder::create(spec.out.as_deref(), &spec.scenario.name)?;
     let around = surroundings(spec, &folder, &link);
     let versions = versions(spec, &around)?;
     write_certificate(&around.certificate, &around.key).map_err(BattleError::Output)?;
     let mut run = begun(spec, &cores, &link, versions);
+    needs::tell(&warnings, &mut run.environment, observer);
     let site = Site::new(spec, cores, rations, around, &link, stop);
     let mut cells: Vec<Cell> = Vec::new();
     let planned = bouts.len();

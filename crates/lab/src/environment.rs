@@ -51,7 +51,9 @@ pub(crate) fn rfc3339(time: SystemTime) -> String {
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-const SYSCTLS: [&str; 10] = [
+const SYSCTLS: [&str; 21] = [
+    "fs/file-max",
+    "fs/nr_open",
     "net/core/somaxconn",
     "net/core/rmem_max",
     "net/core/wmem_max",
@@ -62,6 +64,15 @@ const SYSCTLS: [&str; 10] = [
     "net/ipv4/ip_local_port_range",
     "net/ipv4/tcp_congestion_control",
     "net/ipv4/tcp_slow_start_after_idle",
+    "net/ipv4/tcp_syncookies",
+    "net/ipv4/tcp_tw_reuse",
+    "net/ipv4/tcp_max_tw_buckets",
+    "net/ipv4/tcp_fin_timeout",
+    "net/ipv4/tcp_timestamps",
+    "net/ipv4/tcp_mem",
+    "net/netfilter/nf_conntrack_max",
+    "net/netfilter/nf_conntrack_count",
+    "vm/max_map_count",
 ];
 
 fn cpu_model() -> String {

@@ -11,6 +11,7 @@ mod contestant;
 mod doubling;
 mod environment;
 mod idle_poll;
+mod kernel;
 mod link;
 mod local_server;
 mod process;

@@ -116,6 +116,11 @@ impl Watch {
                 }
                 self.progress.show(progress, usage);
             }
+            BattleEvent::Warning { sentence } => {
+                if !self.quiet {
+                    self.progress.above(&format!("warning: {sentence}"));
+                }
+            }
             BattleEvent::TryEnded {
                 place,
                 cell,

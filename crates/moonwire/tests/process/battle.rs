@@ -117,6 +117,23 @@ fn what_is_wrong_is_one_sentence_before_anything_is_started() {
 }
 
 #[test]
+fn what_the_kernel_does_not_allow_is_said_before_anything_is_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let lab = battle(folder.path(), &["--tls", "off"]);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -n 100; exec \"$@\"", "sh"]);
+    limited.arg(lab.get_program()).args(lab.get_args());
+    let outcome = run(&mut limited);
+    assert_eq!(outcome.code, Some(BAD_CONFIGURATION), "{outcome:?}");
+    assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:?}");
+    let parts = ["138 file descriptors", "may have 100", "`ulimit -n 65536`"];
+    for part in parts {
+        assert!(outcome.stderr.contains(part), "{part}: {outcome:?}");
+    }
+    assert!(!folder.path().join("out").exists());
+}
+
+#[test]
 fn a_battle_that_is_interrupted_leaves_what_it_has_and_nobody_behind() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["--rounds", "1000", "--tls", "off"];

@@ -1,0 +1,86 @@
+//! What a battle asks of the kernel, and whether it has it.
+
+use moonwire_load::{Pacing, Settings, Workload};
+use moonwire_report::Environment;
+use rustix::process::{Resource, getrlimit};
+
+use super::path::Path;
+use super::{BattleError, BattleEvent, BattleObserver, BattleSpec};
+use crate::contestant::Kind;
+use crate::environment;
+use crate::kernel::{Findings, Kernel, Needs};
+
+/// Whether it can be fought; what would make its figures those of a setting.
+pub(super) fn check(spec: &BattleSpec, path: &Path) -> Result<Vec<String>, BattleError> {
+    let sysctls = path.link.in_server(environment::sysctls);
+    let kernel = Kernel {
+        descriptors_max: getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX),
+        values: sysctls.unwrap_or_default(),
+    };
+    let Findings { errors, warnings } = needs(spec).check(&kernel);
+    match errors.is_empty() {
+        true => Ok(warnings),
+        false => Err(BattleError::Machine(errors.join("; "))),
+    }
+}
+
+/// Tells who watches and who reads the result.
+pub(super) fn tell(
+    warnings: &[String],
+    environment: &mut Environment,
+    observer: &mut BattleObserver<'_>,
+) {
+    for sentence in warnings {
+        observer(&BattleEvent::Warning { sentence });
+    }
+    if !warnings.is_empty() {
+        let note = ("kernel_settings".to_owned(), warnings.join("; "));
+        environment.notes.extend([note]);
+    }
+}
+
+/// The most that any of the loads asks for.
+fn needs(spec: &BattleSpec) -> Needs {
+    let is_proxied = spec
+        .contestants
+        .iter()
+        .any(|it| it.kind() == Kind::Proxy && it.has_process());
+    let mut needs = Needs {
+        backends: match is_proxied {
+            true => spec.scenario.backends as u64,
+            false => 0,
+        },
+        is_over_link: !spec.scenario.link.is_plain(),
+        ..Needs::default()
+    };
+    for load in spec.scenario.loads() {
+        let settings = &load.settings;
+        let in_all = u64::from(settings.connections);
+        let at_once = in_all.min(settings.open_max.unwrap_or(u32::MAX).into());
+        let handshakes = at_once.min(settings.connect_concurrency.into());
+        needs.connections = needs.connections.max(at_once);
+        needs.connections_in_all = needs.connections_in_all.max(in_all);
+        needs.handshakes = needs.handshakes.max(handshakes);
+        let bytes = at_once.saturating_mul(bytes_in_flight(settings));
+        needs.bytes_in_flight = needs.bytes_in_flight.max(bytes);
+    }
+    needs
+}
+
+/// Of one connection; nothing where no bound is known.
+fn bytes_in_flight(settings: &Settings) -> u64 {
+    let messages = match settings.pacing {
+        Pacing::Closed { in_flight } => in_flight,
+        Pacing::Open { in_flight, .. } => in_flight.unwrap_or(0),
+        Pacing::Batches {
+            batch, in_flight, ..
+        } => batch.min(in_flight.unwrap_or(u32::MAX)),
+        Pacing::Hold => 0,
+    };
+    let bytes = match settings.workload {
+        Workload::Echo { size, .. }
+        | Workload::Alternating { size }
+        | Workload::Amplify { size, .. } => size as u64,
+    };
+    bytes.saturating_mul(messages.into())
+}
