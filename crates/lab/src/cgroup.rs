@@ -69,12 +69,16 @@ impl CpuController {
                 "the control group {} cannot be made: {error}",
                 folder.display()
             );
-            let help = match error.kind() {
-                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            let is_refused = matches!(
+                error.kind(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+            );
+            let help = match is_refused {
+                true => {
                     "start it as root, in a container with --privileged, or with \
                      `systemd-run --user --scope -p Delegate=yes`"
                 }
-                _ => "start it as root in a group that has the CPU controller",
+                false => "start it as root in a group that has the CPU controller",
             };
             cannot(&what, help)
         };

@@ -225,7 +225,10 @@ fn figures(standings: &[Standing<'_>], rules: &Rules) -> Table {
         .collect();
     let mut header = vec!["contestant".to_owned(), "rounds".to_owned()];
     header.extend(metrics.iter().map(Metric::to_string));
-    let terms: Vec<String> = standings.iter().map(|it| all_terms(&it.terms())).collect();
+    let terms: Vec<String> = standings
+        .iter()
+        .map(|it| all_terms(&it.all_terms()))
+        .collect();
     let is_secure = terms.iter().any(|terms| !terms.is_empty());
     header.extend(is_secure.then(|| "TLS".to_owned()));
     let mut table = Table::new(header);

@@ -48,9 +48,8 @@ impl Hierarchy {
             let mut mounted = mounted.filter(|mount| mount.has_controller(version));
             let mount = mounted.next()?;
             // In a container the mount may begin at its group, and the path outside of it.
-            let below = Path::new(path)
-                .strip_prefix(mount.root)
-                .unwrap_or("".as_ref());
+            let below = Path::new(path).strip_prefix(mount.root);
+            let below = below.unwrap_or_else(|_| Path::new(""));
             // Without a trailing slash where there is nothing below.
             let folder = Path::new(mount.point).join(below).components().collect();
             Some(Self {

@@ -95,13 +95,16 @@ pub(super) struct KnobArgs(pub(super) Vec<(String, String)>);
 impl Args for KnobArgs {
     fn augment_args(command: Command) -> Command {
         let flags = KNOBS.iter().map(|knob| {
-            let flag = Arg::new(knob.name);
-            let flag = knob.variable.map_or(flag.clone(), |it| flag.env(it));
-            flag.long(knob.name.replace('_', "-"))
+            let flag = Arg::new(knob.name)
+                .long(knob.name.replace('_', "-"))
                 .value_name(knob.value)
                 .help(knob.help)
                 .help_heading("Knobs of the scenario")
-                .allow_hyphen_values(true)
+                .allow_hyphen_values(true);
+            match knob.variable {
+                Some(variable) => flag.env(variable),
+                None => flag,
+            }
         });
         command.args(flags)
     }

@@ -102,6 +102,12 @@ impl Watch {
         }
     }
 
+    fn above(&mut self, line: &str) {
+        if !self.quiet {
+            self.progress.above(line);
+        }
+    }
+
     fn on_event(&mut self, event: &BattleEvent<'_>) {
         match event {
             BattleEvent::Progress {
@@ -116,11 +122,7 @@ impl Watch {
                 }
                 self.progress.show(progress, usage);
             }
-            BattleEvent::Warning { sentence } => {
-                if !self.quiet {
-                    self.progress.above(&format!("warning: {sentence}"));
-                }
-            }
+            BattleEvent::Warning { sentence } => self.above(&format!("warning: {sentence}")),
             BattleEvent::TryEnded {
                 place,
                 cell,
@@ -140,9 +142,6 @@ impl Watch {
                 self.progress.above(&line);
             }
             BattleEvent::CeilingEnded { place, ceiling } => {
-                if self.quiet {
-                    return;
-                }
                 let found = ceiling.map_or_else(
                     || "it could not be measured".to_owned(),
                     |it| {
@@ -150,7 +149,7 @@ impl Watch {
                         format!("{:.0} replies/s{more}", it.replies_per_s)
                     },
                 );
-                self.progress.above(&format!("{}: {found}", place.name));
+                self.above(&format!("{}: {found}", place.name));
             }
             BattleEvent::CellEnded {
                 place,

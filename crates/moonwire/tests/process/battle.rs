@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::harness::{PATIENCE, Running, moonwire, run, signal};
 
@@ -54,6 +54,18 @@ fn every_contestant_has_a_cell_in_each_round_and_serves_every_connection() {
         assert!(cell["server"]["rss_peak_bytes"].is_u64(), "{cell}");
         let counted = ["received", "sent"].map(|name| cell["counted"][name].as_u64());
         assert_eq!(counted, [Some(60); 2], "{cell}");
+        let agreed = &cell["tls_agreed"][0];
+        match cell["tls"].as_bool().unwrap() {
+            true => {
+                let expected = json!({
+                    "version": "1.3", "cipher": "TLS13_AES_128_GCM_SHA256", "group": "X25519",
+                    "key": "ECDSA", "key_bits": 256, "alpn": "http/1.1",
+                    "full": 60, "resumed": 0,
+                });
+                assert_eq!(agreed, &expected, "{cell}");
+            }
+            false => assert_eq!(agreed, &Value::Null, "{cell}"),
+        }
         let is_control = cell["contestant"] == "none";
         assert_eq!(cell["backend"] == "moonwire", is_control, "{cell}");
         let name = ["contestant", "tls", "round"].map(|key| cell[key].to_string());
@@ -63,6 +75,8 @@ fn every_contestant_has_a_cell_in_each_round_and_serves_every_connection() {
     names.dedup();
     assert_eq!(names.len(), 8, "{names:?}");
     assert!(outcome.stdout.contains("not ranked"), "{outcome:?}");
+    let terms = "TLS 1.3, AES_128_GCM_SHA256, X25519, ECDSA 256, full handshakes";
+    assert_eq!(outcome.stdout.matches(terms).count(), 2, "{outcome:?}");
     assert!(folder.path().join("out/report.md").is_file());
     assert!(folder.path().join("out/index.html").is_file());
     let mut report = moonwire();

@@ -36,12 +36,7 @@ impl TlsFacts {
     pub(super) fn of(state: &CommonState) -> Option<Self> {
         let certificate = state.peer_certificates().and_then(<[_]>::first);
         Some(Self {
-            version: match state.protocol_version()? {
-                ProtocolVersion::TLSv1_2 => "1.2",
-                ProtocolVersion::TLSv1_3 => "1.3",
-                // No other is offered.
-                _ => return None,
-            },
+            version: version_name(state.protocol_version()?)?,
             cipher: state.negotiated_cipher_suite()?.suite().as_str()?,
             group: state
                 .negotiated_key_exchange_group()
@@ -53,6 +48,16 @@ impl TlsFacts {
             is_resumed: state.handshake_kind()? == HandshakeKind::Resumed,
         })
     }
+}
+
+/// No other is offered.
+fn version_name(version: ProtocolVersion) -> Option<&'static str> {
+    let known = [
+        (ProtocolVersion::TLSv1_2, "1.2"),
+        (ProtocolVersion::TLSv1_3, "1.3"),
+    ];
+    let named = known.iter().find(|(known, _)| *known == version);
+    named.map(|(_, name)| *name)
 }
 
 impl CertificateKey {

@@ -98,6 +98,12 @@ impl<'a> Standing<'a> {
         agreed.map(Tls::terms).collect()
     }
 
+    /// The same of all rounds.
+    pub(super) fn all_terms(&self) -> TermsOf {
+        let agreed = self.cells.iter().flat_map(|cell| &cell.tls_agreed);
+        agreed.map(Tls::terms).collect()
+    }
+
     /// The value of each ranked round.
     pub(super) fn values(&self, metric: Metric) -> Vec<f64> {
         self.ranked()
