@@ -15,6 +15,7 @@ use crate::quantiles::{Quantiles, microseconds};
 use crate::run::Run;
 use crate::statistics::ranks::median;
 use crate::table::Table;
+use crate::tls::{self, TermsOf, Tls};
 
 /// What one search found. Its tries are cells of the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -235,11 +236,35 @@ fn found(run: &Run) -> Section {
         ]);
         sentences.extend(searches.iter().filter_map(|it| remark(it)));
     }
+    sentences.extend(other_terms(run));
     Section {
         title: format!("The most {} that keep the thresholds", over.name()),
         table,
         sentences,
     }
+}
+
+/// Who cannot be compared with the first because of TLS, and why.
+fn other_terms(run: &Run) -> Vec<String> {
+    let searches = searches(run).into_iter();
+    let agreed = searches.map(|((_, contestant, _), searches)| {
+        let cells = searches.into_iter().flat_map(|it| tries(run, it));
+        let agreed = cells.flat_map(|cell| &cell.tls_agreed).map(Tls::terms);
+        (contestant, agreed.collect::<TermsOf>())
+    });
+    let mut agreed = agreed.filter(|(_, terms)| !terms.is_empty());
+    let Some((first, known)) = agreed.next() else {
+        return Vec::new();
+    };
+    let others = agreed.filter(|(_, terms)| *terms != known);
+    let told = others.map(|(other, terms)| {
+        let (theirs, ours) = tls::difference(&terms, &known);
+        format!(
+            "{other} cannot be compared with {first}: its connections agreed on {theirs}, and not \
+             on {ours}."
+        )
+    });
+    told.collect()
 }
 
 /// What is to be known of a search beside its figures.
@@ -314,6 +339,7 @@ mod tests {
     use crate::contest::Contest;
     use crate::environment::Threshold;
     use crate::run::Content;
+    use crate::tls::tests::tls;
 
     fn tried(rate: f64, ms: u64) -> Cell {
         let mut cell = Cell {
@@ -368,6 +394,28 @@ mod tests {
         assert!(tries.contains("p(99)<5ms (900 ms)"), "{tries}");
         assert_eq!(sections[0].sentences, [""; 0]);
         assert_eq!(Run::parse(&run.to_json(), "run.json"), Ok(run));
+    }
+
+    #[test]
+    fn contestants_with_other_tls_are_said() {
+        let mut run = run();
+        run.capacities.push(Capacity {
+            contestant: "b".to_owned(),
+            ..run.capacities[0].clone()
+        });
+        let Content::Bench(cells) = &mut run.content else {
+            panic!("a bench")
+        };
+        let mut other = tried(1000.0, 1);
+        other.contest.as_mut().unwrap().contestant = "b".to_owned();
+        cells.push(other);
+        for cell in cells.iter_mut() {
+            cell.tls_agreed = vec![tls("1.3", 10, 0)];
+        }
+        cells[4].tls_agreed = vec![tls("1.3", 1, 9)];
+        let said = "b cannot be compared with a: its connections agreed on full handshakes and \
+                    resumed sessions, and not on full handshakes.";
+        assert!(sections(&run)[0].sentences.contains(&said.to_owned()));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::statistics::ranks::{self, Shift, median};
 use crate::statistics::sample_size::rounds_needed;
 use crate::summary::Style;
 use crate::table::Table;
+use crate::tls;
 
 /// What two battles say of each other, ready to be printed; as JSON it has every figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -94,6 +95,9 @@ pub fn contrast(a: &Run, b: &Run) -> Option<Contrast> {
         .iter()
         .flat_map(|(title, [a, b])| of_both(title, a, b))
         .collect();
+    for (title, [one, other]) in &partners {
+        contrast.remark_on_tls(title, one, other);
+    }
     // As many verdicts as there are sections, each held to its part of the level.
     let alpha = ALPHA / partners.len().max(1) as f64;
     let section =
@@ -177,6 +181,19 @@ impl Change {
 }
 
 impl Contrast {
+    /// Says it where the difference may be one of TLS.
+    fn remark_on_tls(&mut self, title: &str, one: &Standing<'_>, other: &Standing<'_>) {
+        let (a, b) = (one.terms(), other.terms());
+        if a.is_empty() || b.is_empty() || a == b {
+            return;
+        }
+        let (a, b) = tls::difference(&a, &b);
+        self.remarks.push(format!(
+            "{title}: connections agreed on {a} in A and on {b} in B, so that the difference is \
+             not the contestant's alone"
+        ));
+    }
+
     /// Whether there is nothing that both have.
     pub fn is_empty(&self) -> bool {
         self.sections.is_empty()
@@ -317,6 +334,7 @@ mod tests {
     use super::super::tests;
     use super::*;
     use crate::run::Content;
+    use crate::tls::tests::tls;
 
     #[test]
     fn what_is_slower_over_the_rounds_is_told_and_what_is_not_is_not() {
@@ -343,6 +361,28 @@ mod tests {
             "{text}"
         );
         assert!(found.markdown().contains("## b: 100 connections"));
+    }
+
+    #[test]
+    fn another_tls_is_said_where_both_are_known() {
+        let with = |version: Option<&str>| {
+            let mut run = tests::run(&[("a", 2.0)], 6);
+            let Content::Bench(cells) = &mut run.content else {
+                panic!("a bench")
+            };
+            for cell in cells {
+                cell.tls_agreed = version.map(|it| tls(it, 5, 0)).into_iter().collect();
+            }
+            run
+        };
+        let remarks = |a, b| contrast(&with(a), &with(b)).unwrap().remarks().join("; ");
+        let said = remarks(Some("1.3"), Some("1.2"));
+        assert!(
+            said.contains("agreed on TLS 1.3 in A and on TLS 1.2 in B"),
+            "{said}"
+        );
+        assert_eq!(remarks(Some("1.3"), Some("1.3")), "");
+        assert_eq!(remarks(None, Some("1.3")), "");
     }
 
     #[test]
