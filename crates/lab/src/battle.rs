@@ -11,7 +11,6 @@ mod limit;
 mod needs;
 mod path;
 mod plan;
-mod rations;
 mod search;
 mod spread;
 
@@ -28,13 +27,13 @@ use moonwire_report::{Ceiling, Cell, Content, Environment, Run, Verdict};
 use self::cell::Site;
 use self::path::Path;
 use self::plan::Bout;
-use self::rations::Rations;
 use crate::bench::BenchError;
 use crate::bench::folder::ResultFolder;
 use crate::bench::plan::{Cores, core_list};
 use crate::contestant::{Contestant, Surroundings, write_certificate};
 use crate::environment;
 use crate::link::LinkError;
+use crate::rations::Rations;
 use crate::sampling::Usage;
 use crate::scenario::LabScenario;
 
@@ -184,7 +183,7 @@ pub fn battle(
 ) -> Result<BattleOutcome, BattleError> {
     let started = Instant::now();
     let bouts = plan::bouts(spec)?;
-    let rations = Rations::of(spec.scenario.cpu_limits)?;
+    let rations = Rations::of(spec.scenario.cpu_limits).map_err(BattleError::Machine)?;
     let cores = Cores::of_this_process();
     let link = path::establish(spec, &cores, stop)?;
     let warnings = needs::check(spec, &link)?;

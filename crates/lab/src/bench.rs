@@ -24,6 +24,7 @@ use crate::idle_poll::IdlePoll;
 use crate::link::{IdleExchange, Link, LinkError, LinkKind, LinkSpec};
 use crate::process::ProcessError;
 use crate::quota;
+use crate::rations::Rations;
 
 /// Runs every cell of the sweep, one after the other, and writes the results.
 ///
@@ -35,6 +36,7 @@ pub fn bench(
 ) -> Result<BenchOutcome, BenchError> {
     let started = Instant::now();
     let plans = plan::cells(spec)?;
+    let rations = Rations::of(spec.cpu_limits).map_err(BenchError::Machine)?;
     let folder = ResultFolder::create(spec.out.as_deref(), &spec.name)?;
     let cores = Cores::of_this_process();
     // Beside the generator, which must keep its times, it made it wait for its processor; left to
@@ -62,6 +64,7 @@ pub fn bench(
         link: &link,
         folder: &folder,
         cores,
+        rations,
         idle_poll: idle_poll.as_ref(),
     };
     sweep(&site, &plans, &mut run, started, stop, observer)?;
@@ -242,6 +245,8 @@ pub enum BenchError {
     Sweep(String),
     /// There is no link, or not the one that was asked for.
     Link(LinkError),
+    /// The machine does not allow what was asked for.
+    Machine(String),
     /// The generator cannot run against this URL.
     Load(LoadError),
     /// The server did not start.
@@ -257,7 +262,9 @@ impl fmt::Display for BenchError {
             Self::Link(error) => error.fmt(to),
             Self::Load(error) => error.fmt(to),
             Self::Server(error) => error.fmt(to),
-            Self::Sweep(sentence) | Self::Output(sentence) => to.write_str(sentence),
+            Self::Machine(sentence) | Self::Sweep(sentence) | Self::Output(sentence) => {
+                to.write_str(sentence)
+            }
         }
     }
 }
@@ -326,6 +333,13 @@ fn describe(spec: &BenchSpec, link: &Link) -> Environment {
         environment
             .notes
             .insert("link_notes".to_owned(), link.notes().join("; "));
+    }
+    for (role, limit) in [
+        ("server_cpu_limit", spec.cpu_limits.server),
+        ("client_cpu_limit", spec.cpu_limits.client),
+    ] {
+        let note = limit.map(|processors| (role.to_owned(), processors.to_string()));
+        environment.notes.extend(note);
     }
     let unit = match spec.time_unit {
         TimeUnit::Microseconds => "us",

@@ -32,6 +32,18 @@ pub struct CpuLimits {
 }
 
 impl CpuLimits {
+    /// Reads one; none is `None`, as it is for Docker. The error is a clause.
+    pub fn parse(text: &str) -> Result<Option<f64>, String> {
+        let said = text.trim();
+        if matches!(said, "" | "0") {
+            return Ok(None);
+        }
+        let number = said.parse::<f64>().ok();
+        let fitting = number.filter(|it| (PROCESSORS_MIN..=PROCESSORS_MAX).contains(it));
+        let wrong = || format!("'{said}' is not a number of processors such as 1.5, at least 0.01");
+        fitting.map(Some).ok_or_else(wrong)
+    }
+
     /// Whether there is none.
     pub(crate) fn is_none(&self) -> bool {
         *self == Self::default()
@@ -183,6 +195,9 @@ fn text(folder: &Path, file: &str) -> io::Result<String> {
 
 /// As Docker has it. Who has used up what it may in a period waits for the next one.
 const PERIOD_US: u64 = 100_000;
+/// What the kernel can tell apart: a millisecond in each period of 100.
+const PROCESSORS_MIN: f64 = 0.01;
+const PROCESSORS_MAX: f64 = 8192.0;
 /// What the kernel takes at least.
 const QUOTA_US_MIN: f64 = 1000.0;
 /// Killed processes leave their group when they have been reaped.

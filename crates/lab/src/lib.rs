@@ -16,6 +16,7 @@ mod link;
 mod local_server;
 mod process;
 mod quota;
+mod rations;
 mod sampling;
 mod scenario;
 mod scheduling;

@@ -166,9 +166,9 @@ impl LabScenario {
                 .map_or(Some(CEILING), Some)
                 .filter(|it| !it.is_zero()),
             cpu_limits: CpuLimits {
-                server: knobs.one("server_cpu_limit", processors)?.flatten(),
-                proxy: knobs.one("proxy_cpu_limit", processors)?.flatten(),
-                client: knobs.one("client_cpu_limit", processors)?.flatten(),
+                server: knobs.one("server_cpu_limit", CpuLimits::parse)?.flatten(),
+                proxy: knobs.one("proxy_cpu_limit", CpuLimits::parse)?.flatten(),
+                client: knobs.one("client_cpu_limit", CpuLimits::parse)?.flatten(),
             },
             link: link::link(&knobs, place)?,
             fault: fault(&knobs)?,
@@ -262,18 +262,6 @@ fn tls(text: &str) -> Result<Vec<bool>, String> {
     }
 }
 
-/// Reads a limit on CPU; none is `None`, as it is for Docker.
-fn processors(text: &str) -> Result<Option<f64>, String> {
-    let said = text.trim();
-    if matches!(said, "" | "0") {
-        return Ok(None);
-    }
-    let number = said.parse::<f64>().ok();
-    let fitting = number.filter(|it| (PROCESSORS_MIN..=PROCESSORS_MAX).contains(it));
-    let wrong = || format!("'{said}' is not a number of processors such as 1.5, at least 0.01");
-    fitting.map(Some).ok_or_else(wrong)
-}
-
 /// Reads a count from 1 to `max`.
 fn small(max: u32) -> impl Fn(&str) -> Result<u32, String> {
     move |text| {
@@ -286,9 +274,6 @@ fn small(max: u32) -> impl Fn(&str) -> Result<u32, String> {
 const BACKEND: &str = "moonwire";
 /// Some hundred thousand messages.
 const CEILING: Duration = Duration::from_secs(2);
-/// What the kernel can tell apart: a millisecond in each period of 100.
-const PROCESSORS_MIN: f64 = 0.01;
-const PROCESSORS_MAX: f64 = 8192.0;
 const BACKENDS_MAX: u32 = 64;
 const WORKERS_MAX: u32 = 1024;
 /// The fewest with an interval of 95 % between three contestants.

@@ -6,6 +6,8 @@
 
 use moonwire_report::{Ceiling, Cell};
 
+use crate::rations::throttled_share;
+
 /// A cell that came near what the generator does at most is the generator's.
 pub(super) fn hold_to(ceilings: &[Ceiling], cell: &mut Cell) {
     let objection = ceilings.iter().find_map(|ceiling| ceiling.objection(cell));
@@ -33,13 +35,6 @@ pub(super) fn rationed(cell: &Cell) -> Option<String> {
          of the time",
         share * 100.0
     ))
-}
-
-/// The part of the time for which a role was kept waiting by its limit, where that is more than
-/// nothing worth telling.
-pub(super) fn throttled_share(throttled_ms: Option<f64>, time_s: f64) -> Option<f64> {
-    let share = throttled_ms? / 1e3 / time_s.max(f64::MIN_POSITIVE);
-    (share > THROTTLED_SHARE_MAX).then_some(share)
 }
 
 /// What was used while messages were sent, in cores.
@@ -78,8 +73,6 @@ impl Use {
     }
 }
 
-/// Of the time. Less is a pause or two, which the latencies show and the throughput does not.
-const THROTTLED_SHARE_MAX: f64 = 0.01;
 /// Beyond it replies wait for the generator.
 const GENERATOR_SHARE_MAX: f64 = 0.95;
 /// From this share on processors have nothing left.

@@ -13,10 +13,12 @@ use super::folder::ResultFolder;
 use super::merge::{self, Phases};
 use super::plan::{CellPlan, Cores, Placement, core_list};
 use super::{BenchError, BenchEvent, BenchObserver, BenchSpec, Place};
+use crate::cgroup::CpuGroup;
 use crate::idle_poll::IdlePoll;
 use crate::link::{IdleExchange, Link, LinkError, LinkStats};
 use crate::local_server::LocalServer;
 use crate::process::{ChildProcess, ChildSpec, ProcessError, Ready};
+use crate::rations::{Rations, Watch as GeneratorWatch};
 use crate::sampling::{Sampler, Series};
 
 /// What all cells share.
@@ -25,6 +27,7 @@ pub(super) struct Site<'a> {
     pub(super) link: &'a Link,
     pub(super) folder: &'a ResultFolder,
     pub(super) cores: Cores,
+    pub(super) rations: Rations,
     /// Keeps them from halting, if anything does.
     pub(super) idle_poll: Option<&'a IdlePoll>,
 }
@@ -51,7 +54,9 @@ pub(super) fn run(
     };
     let url = server.as_ref().map(|server| server.url.clone());
     let url = url.or_else(|| site.spec.url.clone()).unwrap_or_default();
-    let scenario = plan.scenario(site.spec, &url, &placement(site, place))?;
+    let group = site.rations.client().map_err(BenchError::Machine)?;
+    let placement = placement(site, place, group.as_deref());
+    let scenario = plan.scenario(site.spec, &url, &placement)?;
     let left = plan.expected_duration() + place.later;
     let idle = check.idle.as_ref();
     observer.on_event(&BenchEvent::CellStarted { place, idle, left });
@@ -62,6 +67,7 @@ pub(super) fn run(
         None => LocalServer::find(&scenario.targets),
     };
     let watched = Watched {
+        group,
         site,
         plan,
         place,
@@ -77,6 +83,7 @@ pub(super) fn run(
         outcome => cell_of(outcome, plan),
     };
     cell.generator.cpu_taken = seen.watch.taken;
+    seen.watch.generator.add_to(&mut cell);
     if let Some(local) = local {
         local.finish_at(&mut cell, &seen.watch.phases, seen.watch.ended);
     }
@@ -154,6 +161,8 @@ struct ServerChild {
     process: ChildProcess,
     sampler: Sampler,
     url: String,
+    /// Rations its CPU. The last, as it goes when the process has ended.
+    group: Option<Arc<CpuGroup>>,
 }
 
 /// What the generator gave and what the lab saw meanwhile.
@@ -164,6 +173,7 @@ struct Seen {
 
 struct Watch {
     phases: Phases,
+    generator: GeneratorWatch,
     link: Option<LinkStats>,
     /// Share of the time that the host took.
     taken: Option<f64>,
@@ -171,6 +181,8 @@ struct Watch {
 }
 
 struct Watched<'a> {
+    /// The control group of the generator's threads.
+    group: Option<Arc<CpuGroup>>,
     site: &'a Site<'a>,
     plan: &'a CellPlan,
     place: &'a Place,
@@ -190,8 +202,10 @@ impl Watched<'_> {
         let started = Instant::now();
         let mark = self.site.link.mark();
         let idle = self.site.idle_poll.map(|poll| (poll, poll.mark()));
+        let mut generator = GeneratorWatch::new(self.group.clone());
         let mut on_progress = |progress: &Progress| {
             phases.note(progress.phase, Instant::now());
+            generator.note(progress.phase);
             let expected = self
                 .plan
                 .expected_duration()
@@ -222,6 +236,7 @@ impl Watched<'_> {
         let link = self.site.link.stats_since(&mark);
         let watch = Watch {
             phases,
+            generator,
             taken: taken_by_host(
                 idle.and_then(|(poll, mark)| poll.taken_since(&mark)),
                 link.as_ref().and_then(LinkStats::taken_share),
@@ -258,7 +273,7 @@ fn taken_by_host(of_idle: Option<f64>, of_link: Option<f64>) -> Option<f64> {
     }
 }
 
-fn placement(site: &Site<'_>, place: &Place) -> Placement {
+fn placement(site: &Site<'_>, place: &Place, group: Option<&CpuGroup>) -> Placement {
     let pin = match site.spec.url {
         None => site.cores.generator.clone(),
         // A server elsewhere leaves all processors to the generator.
@@ -274,6 +289,7 @@ fn placement(site: &Site<'_>, place: &Place) -> Placement {
     Placement {
         threads,
         pin,
+        group: group.map(CpuGroup::thread_file),
         stand_in_delay: site.link.stand_in_delay(),
         idle_poll: site.idle_poll.is_some(),
         raw_csv: site
@@ -291,6 +307,7 @@ fn start_server(site: &Site<'_>, key: &str) -> Result<ServerChild, BenchError> {
         site.folder
             .write_text(key, "moonwire.toml", &server_config(site.spec, workers))?;
     let config = std::path::absolute(&config).unwrap_or(config);
+    let group = site.rations.server().map_err(BenchError::Machine)?;
     let process = ChildProcess::start(&ChildSpec {
         program: site.spec.program.clone(),
         args: vec![
@@ -302,14 +319,15 @@ fn start_server(site: &Site<'_>, key: &str) -> Result<ServerChild, BenchError> {
         ],
         env: Vec::new(),
         cpus: site.cores.server.clone(),
-        group: None,
+        group: group.as_deref().map(CpuGroup::process_file),
         at: site.link.server_end(),
         ready: Ready::Line(READY.to_owned()),
         ready_timeout: READY_TIMEOUT,
     });
     let process = process.map_err(BenchError::Server)?;
-    let sampler = Sampler::start(&[process.pid()], SAMPLING_PERIOD);
+    let sampler = Sampler::start_in(&[process.pid()], group.clone(), SAMPLING_PERIOD);
     Ok(ServerChild {
+        group,
         process,
         sampler,
         url: format!("ws://{address}/amplify"),
@@ -396,6 +414,7 @@ fn finish_server(
         name: format!("moonwire {} amplify", env!("CARGO_PKG_VERSION")),
         urls: vec![server.url.clone()],
         cores: core_list(&site.cores.server),
+        cpu_limit: server.group.as_deref().map(CpuGroup::processors),
         died,
         ..Server::default()
     };

@@ -8,6 +8,7 @@ use moonwire_load::{Pacing, Scenario, Settings, Stop, Target, TimeUnit, Workload
 use moonwire_report::Parameters;
 
 use super::BenchError;
+use crate::cgroup::CpuLimits;
 
 /// What a bench is to do. The lists are multiplied: each combination is a cell.
 #[derive(Debug, Clone)]
@@ -53,6 +54,8 @@ pub struct BenchSpec {
     pub same_host: bool,
     /// Keep the processors from halting; without, in a virtual machine without a CPU quota only.
     pub idle_poll: Option<bool>,
+    /// What server and generator may use of the processors; there is no proxy.
+    pub cpu_limits: CpuLimits,
     /// How often, in all, a cell that the host disturbed is measured again.
     pub repeats: u32,
     /// Stream one line per reply into a file of each cell.
@@ -92,6 +95,7 @@ impl BenchSpec {
             insecure: false,
             same_host: false,
             idle_poll: None,
+            cpu_limits: CpuLimits::default(),
             repeats: 6,
             csv: false,
             program,
@@ -126,6 +130,7 @@ impl CellPlan {
             connections: self.clients,
             threads: site.threads,
             pin: site.pin.clone(),
+            group: site.group.clone(),
             connect_concurrency: CONNECT_CONCURRENCY,
             barrier: true,
             stagger: Some(self.stagger),
@@ -169,6 +174,8 @@ impl CellPlan {
 pub(super) struct Placement {
     pub(super) threads: u32,
     pub(super) pin: Vec<usize>,
+    /// The control group of the generator's threads.
+    pub(super) group: Option<PathBuf>,
     pub(super) stand_in_delay: Option<Duration>,
     pub(super) idle_poll: bool,
     /// Where to stream a line per reply.

@@ -154,6 +154,27 @@ mod tests {
     }
 
     #[test]
+    fn version_2_has_the_controller_handed_down_to_a_threaded_group() {
+        let root = tempfile::tempdir().unwrap();
+        let mounts = format!(
+            "30 24 0:26 / {} rw - cgroup2 cgroup2 rw\n",
+            root.path().display()
+        );
+        let hierarchy = Hierarchy::find(&mounts, "0::/job\n").unwrap();
+        let group = hierarchy.folder.join("moonwire.1.1.0.server");
+        fs::create_dir_all(&group).unwrap();
+        let control = |folder: &Path| folder.join("cgroup.subtree_control");
+        fs::write(control(root.path()), "memory cpu\n").unwrap();
+        fs::write(control(&hierarchy.folder), "").unwrap();
+        hierarchy.delegate(&group).unwrap();
+        assert_eq!(text(&group, "cgroup.type").unwrap(), "threaded");
+        let untouched = fs::read_to_string(control(root.path())).unwrap();
+        assert_eq!(untouched, "memory cpu\n");
+        let handed = fs::read_to_string(control(&hierarchy.folder)).unwrap();
+        assert_eq!(handed, "+cpu");
+    }
+
+    #[test]
     fn the_lineage_ends_at_the_mount() {
         let hierarchy = Hierarchy::find(VERSION_2, "0::/a/b\n").unwrap();
         let lineage = hierarchy.lineage();

@@ -49,6 +49,54 @@ fn a_child_is_in_its_group_from_its_first_moment_and_the_group_goes_after_it() {
 }
 
 #[test]
+fn both_versions_are_given_their_quota() {
+    let place = tempfile::tempdir().unwrap();
+    let ration = |version, processors| {
+        let folder = place.path().join("group");
+        fs::create_dir(&folder).unwrap();
+        let group = CpuGroup {
+            version,
+            folder: folder.clone(),
+            processors,
+            kept: None,
+        };
+        group.ration().unwrap();
+        let files = fs::read_dir(&folder).unwrap().flatten();
+        let mut files: Vec<(String, String)> = files
+            .map(|it| {
+                let name = it.file_name().into_string().unwrap();
+                (name, fs::read_to_string(it.path()).unwrap())
+            })
+            .collect();
+        files.sort();
+        fs::remove_dir_all(&folder).unwrap();
+        files.into_iter().map(|(name, text)| name + "=" + &text)
+    };
+    let all = |version, processors| ration(version, processors).collect::<Vec<_>>().join(" ");
+    assert_eq!(
+        all(Version::One, 1.5),
+        "cpu.cfs_period_us=100000 cpu.cfs_quota_us=150000"
+    );
+    assert_eq!(all(Version::Two, 0.01), "cpu.max=1000 100000");
+}
+
+#[test]
+fn limits_are_read_as_docker_has_them() {
+    for (text, limit) in [
+        ("1.5", Some(1.5)),
+        (" 10 ", Some(10.0)),
+        ("0", None),
+        ("", None),
+    ] {
+        assert_eq!(CpuLimits::parse(text), Ok(limit), "{text}");
+    }
+    for text in ["two", "-1", "0.001", "NaN", "inf", "1e9", "50%"] {
+        let clause = CpuLimits::parse(text).unwrap_err();
+        assert!(clause.contains("processors such as 1.5"), "{clause}");
+    }
+}
+
+#[test]
 fn a_group_that_is_not_there_is_told_before_anything_runs() {
     let spec = ChildSpec {
         program: PathBuf::from("/bin/true"),

@@ -75,6 +75,12 @@ pub(crate) struct BenchArgs {
     /// latency; `auto` does so in a virtual machine without a CPU quota
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
     pub(crate) idle_poll: IdlePoll,
+    /// Processors that the built-in server may use, such as 1.5; 0 is no limit, as --url has none
+    #[arg(long, value_name = "PROCESSORS", env = "SERVER_CPU_LIMIT")]
+    pub(crate) server_cpu_limit: Option<String>,
+    /// The same for the generator's threads: a cell in which they run into it is not VALID
+    #[arg(long, value_name = "PROCESSORS", env = "CLIENT_CPU_LIMIT")]
+    pub(crate) client_cpu_limit: Option<String>,
     /// How often, in all, a cell is measured again that is not VALID while the host took the
     /// processors away; at most twice a cell, and the result says so
     #[arg(long, value_name = "N", default_value = "6")]

@@ -4,7 +4,7 @@ mod args;
 mod watch;
 
 use anyhow::{Context, Result, anyhow};
-use moonwire_lab::{BenchEnding, BenchSpec, bench};
+use moonwire_lab::{BenchEnding, BenchSpec, CpuLimits, bench};
 
 pub(crate) use self::args::BenchArgs;
 use self::watch::Watch;
@@ -67,6 +67,15 @@ fn spec(args: &BenchArgs) -> Result<BenchSpec> {
         insecure: args.insecure,
         same_host: args.same_host,
         idle_poll: args.idle_poll.choice(),
+        cpu_limits: CpuLimits {
+            // A server that runs already is in a group of somebody else.
+            server: match &args.url {
+                Some(_) => None,
+                None => cpu_limit("--server-cpu-limit", args.server_cpu_limit.as_deref())?,
+            },
+            proxy: None,
+            client: cpu_limit("--client-cpu-limit", args.client_cpu_limit.as_deref())?,
+        },
         repeats: args.repeats,
         csv: args.csv,
         out: args.out.clone(),
@@ -74,6 +83,11 @@ fn spec(args: &BenchArgs) -> Result<BenchSpec> {
         seed: args.seed.unwrap_or_else(seed_default),
         ..BenchSpec::new(program)
     })
+}
+
+fn cpu_limit(flag: &str, text: Option<&str>) -> Result<Option<f64>> {
+    let limit = text.map_or(Ok(None), CpuLimits::parse);
+    limit.map_err(|clause| anyhow!("{flag}: {clause}"))
 }
 
 fn narrow(values: &[u64], flag: &str) -> Result<Vec<u32>> {

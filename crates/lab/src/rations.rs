@@ -1,17 +1,15 @@
-//! What the roles of a battle may use of the processors, and what a limit did to the generator.
+//! What the roles of a measurement may use of the processors, and what a limit did to the generator.
 
 use std::sync::Arc;
 
 use moonwire_load::Phase;
 use moonwire_report::{Cell, Verdict};
 
-use super::BattleError;
-use super::limit::throttled_share;
 use crate::cgroup::{self, CpuController, CpuGroup, CpuLimits, Throttling};
 
-/// The limits of a battle. Each cell has groups of its own.
+/// The limits of a measurement. Each cell has groups of its own.
 #[derive(Debug)]
-pub(super) struct Rations {
+pub(crate) struct Rations {
     limits: CpuLimits,
     /// There is one where there are limits.
     controller: Option<CpuController>,
@@ -21,25 +19,25 @@ pub(super) struct Rations {
 type Made = Result<Option<Arc<CpuGroup>>, String>;
 
 impl Rations {
-    /// Sees that groups can be made before anything is started.
-    pub(super) fn of(limits: CpuLimits) -> Result<Self, BattleError> {
+    /// Sees that groups can be made before anything is started; the error is a sentence.
+    pub(crate) fn of(limits: CpuLimits) -> Result<Self, String> {
         let controller = (!limits.is_none()).then(CpuController::find);
-        let controller = controller.transpose().map_err(BattleError::Machine)?;
+        let controller = controller.transpose()?;
         Ok(Self { limits, controller })
     }
 
     /// For the servers of a cell.
-    pub(super) fn server(&self) -> Made {
+    pub(crate) fn server(&self) -> Made {
         self.group("server", self.limits.server)
     }
 
     /// For the proxy of a cell.
-    pub(super) fn proxy(&self) -> Made {
+    pub(crate) fn proxy(&self) -> Made {
         self.group("proxy", self.limits.proxy)
     }
 
     /// For the generator's threads in a cell.
-    pub(super) fn client(&self) -> Made {
+    pub(crate) fn client(&self) -> Made {
         self.group("client", self.limits.client)
     }
 
@@ -52,7 +50,7 @@ impl Rations {
 
 /// Sees whether the generator had to wait for a limit while messages were sent.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     /// Its own group; without, limits that others have set are looked at.
     group: Option<Arc<CpuGroup>>,
     sending: Option<Throttling>,
@@ -60,7 +58,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(group: Option<Arc<CpuGroup>>) -> Self {
+    pub(crate) fn new(group: Option<Arc<CpuGroup>>) -> Self {
         Self {
             group,
             sending: None,
@@ -69,7 +67,7 @@ impl Watch {
     }
 
     /// The run is in this phase; only the first time counts.
-    pub(super) fn note(&mut self, phase: Phase) {
+    pub(crate) fn note(&mut self, phase: Phase) {
         let begun = match phase {
             Phase::Connecting => return,
             Phase::Sending | Phase::Draining => &mut self.sending,
@@ -81,13 +79,13 @@ impl Watch {
     }
 
     /// Puts what it saw into the cell, and judges it.
-    pub(super) fn add_to(self, cell: &mut Cell) {
+    pub(crate) fn add_to(&self, cell: &mut Cell) {
         let after = self.closing.or_else(|| read(self.group.as_deref()));
         let throttled_ns = self.sending.zip(after).map(|(before, after)| {
             let passed_ns = after.throttled_ns.saturating_sub(before.throttled_ns);
             passed_ns as f64
         });
-        cell.generator.cpu_limit = self.group.map(|group| group.processors());
+        cell.generator.cpu_limit = self.group.as_deref().map(CpuGroup::processors);
         let throttled_ms = throttled_ns.map(|ns| ns / 1e6);
         // Without a limit there is nothing to tell.
         let is_limited = cell.generator.cpu_limit.is_some();
@@ -118,3 +116,13 @@ fn read(group: Option<&CpuGroup>) -> Option<Throttling> {
         None => cgroup::own_throttling(),
     }
 }
+
+/// The part of the time for which a role was kept waiting by its limit, where that is more than
+/// nothing worth telling.
+pub(crate) fn throttled_share(throttled_ms: Option<f64>, time_s: f64) -> Option<f64> {
+    let share = throttled_ms? / 1e3 / time_s.max(f64::MIN_POSITIVE);
+    (share > THROTTLED_SHARE_MAX).then_some(share)
+}
+
+/// Of the time. Less is a pause or two, which the latencies show and the throughput does not.
+const THROTTLED_SHARE_MAX: f64 = 0.01;
