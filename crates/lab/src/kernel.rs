@@ -169,8 +169,8 @@ impl Needs {
         };
         (!is_reused && from_one > ports).then(|| {
             format!(
-                "net.ipv4.tcp_tw_reuse is {reuse} and {from_one} connections of a cell have {ports} \
-                 ports: a port may have to wait for a minute after its connection; run \
+                "net.ipv4.tcp_tw_reuse is {reuse} and {from_one} connections of a cell have \
+                 {ports} ports: a port may have to wait for a minute after its connection; run \
                  `sysctl -w net.ipv4.tcp_tw_reuse=1`"
             )
         })

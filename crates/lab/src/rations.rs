@@ -1,4 +1,5 @@
-//! What the roles of a measurement may use of the processors, and what a limit did to the generator.
+//! What the roles of a measurement may use of the processors, and what a limit did to the
+//! generator.
 
 use std::sync::Arc;
 

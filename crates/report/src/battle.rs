@@ -54,8 +54,8 @@ const METHOD: &str = "Rounds are interleaved in random order, each cell with pro
     holds the true one with 95 %, by drawing rounds again (bootstrap). Differences \
     are medians over all pairs of rounds, with the interval of the test of Mann and Whitney; the \
     intervals of one table hold together with 95 %. A cell in which the generator or the backend \
-    was the limit, or that is INVALID, is not ranked; contestants whose connections agreed on other \
-    terms of TLS are not ranked together.";
+    was the limit, or that is INVALID, is not ranked; contestants whose connections agreed on \
+    other terms of TLS are not ranked together.";
 
 /// How what the tables say was found.
 pub(crate) fn method(run: &Run) -> &'static str {

@@ -122,8 +122,8 @@ pub struct Generator {
     /// What its threads were allowed to use by a control group of their own, in processors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_limit: Option<f64>,
-    /// Time for which a limit, that one or one set by others, kept processors from it while messages
-    /// were sent, milliseconds; that of several processors is added up.
+    /// Time for which a limit, that one or one set by others, kept processors from it while
+    /// messages were sent, milliseconds; that of several processors is added up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throttled_ms: Option<f64>,
     /// Cores it was pinned to; empty when not pinned.

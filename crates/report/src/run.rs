@@ -288,8 +288,8 @@ const VERSION: u64 = 1;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cell::OneWay;
     use crate::histogram::Histogram;
+    use crate::one_way::OneWay;
 
     fn cell(clients: u64, verdict: Verdict) -> Cell {
         let mut cell = Cell::default();

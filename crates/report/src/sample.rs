@@ -1,10 +1,11 @@
 //! Synthetic runs for tests: lifelike latencies without a clock or a random generator.
 
-use crate::cell::{Cell, OneWay};
+use crate::cell::Cell;
 use crate::counts::{Bytes, Connects, Messages, Rate};
 use crate::environment::{Environment, Generator, Link, Server};
 use crate::histogram::Histogram;
 use crate::interval::{Interval, IntervalLatency};
+use crate::one_way::OneWay;
 use crate::run::{Content, Run};
 use crate::verdict::Verdict;
 

@@ -29,8 +29,8 @@ impl Drop for Kept {
     }
 }
 
-/// The folder of a control group that is removed after this process at the latest. Dropping it means
-/// that it is gone.
+/// The folder of a control group that is removed after this process at the latest. Dropping it
+/// means that it is gone.
 #[derive(Debug)]
 pub(crate) struct KeptFolder(PathBuf);
 
