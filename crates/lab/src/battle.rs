@@ -4,15 +4,18 @@
 mod capacity;
 mod ceiling;
 mod cell;
+mod clocks;
 mod counted;
 mod cross_check;
 mod fault;
+mod host;
 mod limit;
 mod needs;
 mod path;
 mod plan;
 mod search;
 mod spread;
+mod stack;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,13 +27,17 @@ use std::time::Instant;
 use moonwire_load::Progress;
 use moonwire_report::{Ceiling, Cell, Content, Environment, Run, Verdict};
 
+pub(crate) use self::cell::SAMPLING_PERIOD;
 use self::cell::Site;
+use self::host::Host;
 use self::path::Path;
 use self::plan::Bout;
+pub(crate) use self::spread::Spread;
+use crate::agent::{AgentError, AgentTarget};
 use crate::bench::BenchError;
 use crate::bench::folder::ResultFolder;
-use crate::bench::plan::{Cores, core_list};
-use crate::contestant::{Contestant, Surroundings, write_certificate};
+use crate::bench::plan::Cores;
+use crate::contestant::{Contestant, Surroundings};
 use crate::environment;
 use crate::link::LinkError;
 use crate::rations::Rations;
@@ -50,6 +57,8 @@ pub struct BattleSpec {
     pub clients: Vec<Contestant>,
     /// What the generator is measured against before the contestants are.
     pub null_server: Contestant,
+    /// Who starts them on another host; without, they run on this one.
+    pub agent: Option<AgentTarget>,
     /// The moonwire that is a contestant: this program, normally.
     pub program: PathBuf,
     /// What `cargo xtask peers` has installed.
@@ -146,6 +155,8 @@ pub type BattleObserver<'a> = dyn FnMut(&BattleEvent<'_>) + Send + 'a;
 pub enum BattleError {
     /// A contestant is not installed, or cannot do what the scenario asks for.
     Contestant(String),
+    /// The agent cannot be used, or is lost.
+    Agent(AgentError),
     /// There is no link, or not the one that was asked for.
     Link(LinkError),
     /// The machine does not allow what the scenario asks for.
@@ -160,6 +171,7 @@ impl fmt::Display for BattleError {
             Self::Contestant(sentence) | Self::Machine(sentence) | Self::Output(sentence) => {
                 to.write_str(sentence)
             }
+            Self::Agent(error) => error.fmt(to),
             Self::Link(error) => error.fmt(to),
         }
     }
@@ -183,17 +195,21 @@ pub fn battle(
 ) -> Result<BattleOutcome, BattleError> {
     let started = Instant::now();
     let bouts = plan::bouts(spec)?;
-    let rations = Rations::of(spec.scenario.cpu_limits).map_err(BattleError::Machine)?;
-    let cores = Cores::of_this_process();
+    let host = Host::find(spec, replies(spec))?;
+    let limits = host.limits_here(spec.scenario.cpu_limits);
+    let rations = Rations::of(limits).map_err(BattleError::Machine)?;
+    let cores = host.cores();
     let link = path::establish(spec, &cores, stop)?;
-    let warnings = needs::check(spec, &link)?;
+    let warnings = needs::check(spec, &link, &host)?;
     let folder = ResultFolder::create(spec.out.as_deref(), &spec.scenario.name)?;
     let around = surroundings(spec, &folder, &link);
-    let versions = versions(spec, &around)?;
-    write_certificate(&around.certificate, &around.key).map_err(BattleError::Output)?;
-    let mut run = begun(spec, &cores, &link, versions);
+    let versions = host.versions(spec, &around);
+    let versions = versions.map_err(BattleError::Contestant)?;
+    let written = host.put_certificate(&around.certificate, &around.key);
+    written.map_err(BattleError::Output)?;
+    let mut run = begun(spec, &host, &cores, &link, versions);
     needs::tell(&warnings, &mut run.environment, observer);
-    let site = Site::new(spec, cores, rations, around, &link, stop);
+    let site = Site::new(spec, &host, cores, rations, around, &link, stop);
     let mut cells: Vec<Cell> = Vec::new();
     let planned = bouts.len();
     note_progress(&mut run, 0, planned);
@@ -230,6 +246,9 @@ pub fn battle(
         run.content = Content::Bench(cells.clone());
         // After each, so that a machine that goes down leaves what was measured.
         folder.write_run(&run)?;
+        if let Some(error) = host.lost() {
+            return Err(error);
+        }
     }
     let interrupted = stop.load(Ordering::Relaxed);
     if interrupted {
@@ -247,10 +266,16 @@ pub fn battle(
 }
 
 /// A result without cells.
-fn begun(spec: &BattleSpec, cores: &Cores, link: &Path, versions: BTreeMap<String, String>) -> Run {
+fn begun(
+    spec: &BattleSpec,
+    host: &Host,
+    cores: &Cores,
+    link: &Path,
+    versions: BTreeMap<String, String>,
+) -> Run {
     Run {
         name: spec.scenario.name.clone(),
-        environment: describe(spec, cores, link, versions),
+        environment: describe(spec, host, cores, link, versions),
         rules: Some(spec.scenario.rules.clone()),
         ..Run::default()
     }
@@ -286,30 +311,19 @@ fn surroundings(spec: &BattleSpec, folder: &ResultFolder, link: &Path) -> Surrou
     let mut around = Surroundings::new(&spec.program, &spec.peers, &folder);
     around.at = link.link.server_end();
     around.address = link.link.server_address();
-    // What the loads expect of every message; all of them expect the same.
-    let loads = spec.scenario.loads();
-    around.replies = loads.first().map_or(1, |load| load.settings.replies.into());
+    around.replies = replies(spec);
     around
 }
 
-fn versions(
-    spec: &BattleSpec,
-    around: &Surroundings,
-) -> Result<BTreeMap<String, String>, BattleError> {
-    let mut versions = BTreeMap::new();
-    let all = spec.contestants.iter().chain(&spec.clients);
-    for contestant in all.chain([&spec.backend]) {
-        if contestant.has_process() {
-            let version = contestant.version(around);
-            let version = version.map_err(BattleError::Contestant)?;
-            versions.insert(contestant.name(), version);
-        }
-    }
-    Ok(versions)
+/// What the loads expect of every message; all of them expect the same.
+fn replies(spec: &BattleSpec) -> u32 {
+    let loads = spec.scenario.loads();
+    loads.first().map_or(1, |load| load.settings.replies.into())
 }
 
 fn describe(
     spec: &BattleSpec,
+    host: &Host,
     cores: &Cores,
     path: &Path,
     versions: BTreeMap<String, String>,
@@ -319,14 +333,7 @@ fn describe(
     if let Ok(sysctls) = path.link.in_server(environment::sysctls) {
         environment.sysctls = sysctls;
     }
-    let placement = match cores.server.is_empty() {
-        true => "nobody is pinned: there is one processor".to_owned(),
-        false => format!(
-            "generator on processors {}, contestants and backends on {}",
-            core_list(&cores.generator),
-            core_list(&cores.server)
-        ),
-    };
+    host.describe(&mut environment);
     let scenario = &spec.scenario;
     let backend = format!(
         "{} of {} with {} workers each",
@@ -336,7 +343,7 @@ fn describe(
     );
     let notes = [
         ("scenario", scenario.description.clone()),
-        ("placement", placement),
+        ("placement", host.placement(cores)),
         ("backends", backend),
         ("tls", TLS_POLICY.to_owned()),
         ("link", path.link.kind().to_string()),

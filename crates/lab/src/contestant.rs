@@ -17,7 +17,9 @@ use std::time::Duration;
 
 use moonwire_load::TimeUnit;
 
-pub(crate) use self::certificate::write as write_certificate;
+pub(crate) use self::certificate::{
+    save, write as write_certificate, write_for as write_certificate_for,
+};
 pub(crate) use self::client::run_client;
 pub use self::client::{ClientFigures, LatencyFrom, LatencyMicros};
 pub use self::file::Kind;

@@ -27,6 +27,7 @@ pub fn describe(command_line: Vec<String>, seed: u64) -> Environment {
         started_at: rfc3339(SystemTime::now()),
         elapsed_s: 0.0,
         notes: notes(),
+        servers: None,
     }
 }
 

@@ -3,6 +3,7 @@
 //! The server under test is always another process, also when it is ours. Nothing here prints:
 //! progress goes out as events, results as `moonwire_report` values.
 
+mod agent;
 mod battle;
 mod bench;
 mod cgroup;
@@ -22,6 +23,7 @@ mod scenario;
 mod scheduling;
 
 // The public interface is:
+pub use crate::agent::{AgentError, AgentEvent, AgentSpec, AgentTarget, Token, agent};
 pub use crate::battle::{
     BattleError, BattleEvent, BattleObserver, BattleOutcome, BattlePlace, BattleSpec, battle,
 };

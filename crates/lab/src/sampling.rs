@@ -8,17 +8,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use procfs::process::Process;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::cgroup::{CpuGroup, Throttling};
 use crate::process::tree;
 use crate::scheduling;
 
 /// One look at one or several processes, summed up.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Sample {
-    /// When.
-    #[serde(skip)]
+    /// When. Moments mean something in their process only.
+    #[serde(skip, default = "Instant::now")]
     pub at: Instant,
     /// CPU time of all its threads since it started, nanoseconds.
     pub cpu_ns: u64,
@@ -37,14 +37,14 @@ pub struct Sample {
     /// Memory of all TCP sockets, bytes (the kernel keeps one account for all namespaces).
     pub tcp_memory_bytes: u64,
     /// What a limit on its CPU did, where it has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttling: Option<Throttling>,
     /// What costs the process something to find out, looked at less often.
     pub rare: Option<RareSample>,
 }
 
 /// The part of a sample that holds locks of the process while it is read.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct RareSample {
     /// Proportional share of memory, bytes.
     pub pss_bytes: u64,
@@ -148,7 +148,7 @@ fn seconds_between(origin: Instant, sample: &Sample) -> f64 {
 }
 
 /// What processes use at the moment.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     /// Whose they are.
     pub name: String,

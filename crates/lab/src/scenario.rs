@@ -10,7 +10,7 @@ mod search;
 mod table;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use include_dir::{Dir, include_dir};
@@ -61,6 +61,12 @@ pub struct LabScenario {
     /// The link between clients and what is measured; its seed and its processors are the
     /// battle's.
     pub(crate) link: LinkSpec,
+    /// Who starts the contestants on another host, if they are not to run on this one.
+    pub agent: Option<String>,
+    /// The file with its token.
+    pub agent_token_file: Option<PathBuf>,
+    /// How far one-way latencies between two hosts may be off.
+    pub one_way_bound: Duration,
     /// Kills the contestant in the middle of the load, if that is what it is about.
     pub fault: Option<Fault>,
     /// Looks for the most that the contestants stand, if that is what it is about.
@@ -171,6 +177,11 @@ impl LabScenario {
                 client: knobs.one("client_cpu_limit", CpuLimits::parse)?.flatten(),
             },
             link: link::link(&knobs, place)?,
+            agent: knobs.one("agent", word)?,
+            agent_token_file: knobs.one("agent_token_file", word)?.map(PathBuf::from),
+            one_way_bound: knobs
+                .one("one_way_bound", quantity::duration)?
+                .unwrap_or(ONE_WAY_BOUND),
             fault: fault(&knobs)?,
             search: SearchPlan::of(&knobs)?,
             rules: Rules {
@@ -185,10 +196,27 @@ impl LabScenario {
             written: knobs.written(),
         };
         scenario.load.check(&knobs, place)?;
+        scenario.check_agent(&knobs, place)?;
         if scenario.search.is_some() {
             scenario.check_search(&knobs, place)?;
         }
         Ok(scenario)
+    }
+
+    /// What an agent cannot go with.
+    fn check_agent(&self, knobs: &Knobs, place: &str) -> Result<(), Mistake> {
+        match (&self.agent, knobs.get("agent_token_file")) {
+            (Some(_), _) if !self.link.is_plain() => {
+                let sentence = "'agent' is reached over the network that there is: leave out \
+                                'link_delay', 'link_jitter', 'link_loss' and 'link_rate'";
+                Err(knobs.mistake(place, sentence))
+            }
+            (None, Some(knob)) => {
+                let clause = "there is no agent: give 'agent', too";
+                Err(knob.mistake("agent_token_file", clause))
+            }
+            (Some(_), _) | (None, None) => Ok(()),
+        }
     }
 
     /// What a search cannot go without, and what it cannot go with.
@@ -274,10 +302,12 @@ fn small(max: u32) -> impl Fn(&str) -> Result<u32, String> {
 const BACKEND: &str = "moonwire";
 /// Some hundred thousand messages.
 const CEILING: Duration = Duration::from_secs(2);
-const BACKENDS_MAX: u32 = 64;
-const WORKERS_MAX: u32 = 1024;
+pub(crate) const BACKENDS_MAX: u32 = 64;
+pub(crate) const WORKERS_MAX: u32 = 1024;
 /// The fewest with an interval of 95 % between three contestants.
 const ROUNDS: u64 = 5;
+/// Some round trips of a network in one place.
+const ONE_WAY_BOUND: Duration = Duration::from_micros(500);
 const RESOLVE: f64 = 0.03;
 /// About what a restart under a supervisor takes.
 const DOWN_FOR: Duration = Duration::from_secs(1);

@@ -232,10 +232,14 @@ fn latencies(plan: &Plan, records: &Records) -> Latencies {
             .then(|| CLOCK_MISFIT.to_owned())
     };
     let one_way = match one_way_refusal(&plan.scenario, &plan.addresses).or_else(misfit) {
-        Some(reason) => OneWay::Refused { reason },
+        Some(reason) => OneWay::Refused {
+            reason,
+            clock: None,
+        },
         None => OneWay::Measured {
             histogram: totals.one_way.clone(),
             resolution_us: plan.amplify_unit_ns / 1000,
+            clock: plan.scenario.server_clock,
         },
     };
     Latencies {

@@ -3,6 +3,7 @@
 mod copy;
 
 use moonwire_proto::Opcode;
+use moonwire_report::ClockOffset;
 
 use crate::amplify::{AmplifyPayload, AmplifyReply};
 use crate::client::Track;
@@ -121,22 +122,33 @@ impl Desk {
         // From when it was due, which is before our stamp in any case: between the stamp and the
         // write this thread may have waited for a processor.
         let elapsed_ns = at_ns.saturating_sub(entry.intended_ns);
-        match one_way_ns(entry.created_at, server, unit_ns, elapsed_ns) {
+        let clock = plan.scenario.server_clock.unwrap_or_default();
+        match one_way_ns(entry.created_at, server, unit_ns, elapsed_ns, clock) {
             Some(one_way_ns) => self.tally.one_way.record(one_way_ns),
             None => self.tally.counters.one_way_impossible += 1,
         }
     }
 }
 
-/// From our stamp to the server's clock; `None` when that is negative or longer than the message
-/// can have taken.
-fn one_way_ns(created_at: u64, server: i64, unit_ns: u64, elapsed_ns: u64) -> Option<u64> {
-    let units = u64::try_from(server).ok()?.checked_sub(created_at)?;
-    let one_way_ns = units.checked_mul(unit_ns)?;
+/// From our stamp to the server's clock, less what that is ahead of ours; `None` when it is
+/// negative or longer than the message can have taken, by more than the clocks are known.
+fn one_way_ns(
+    created_at: u64,
+    server: i64,
+    unit_ns: u64,
+    elapsed_ns: u64,
+    clock: ClockOffset,
+) -> Option<u64> {
+    let units = i128::from(server) - i128::from(created_at);
+    let one_way_ns = units * i128::from(unit_ns) - i128::from(clock.offset_ns);
     let longest_ns = elapsed_ns
         .saturating_add(unit_ns)
-        .saturating_add(STAMP_SLACK_NS);
-    (one_way_ns <= longest_ns).then_some(one_way_ns)
+        .saturating_add(STAMP_SLACK_NS)
+        .saturating_add(clock.bound_ns);
+    let possible = -i128::from(clock.bound_ns)..=i128::from(longest_ns);
+    let possible_ns = possible.contains(&one_way_ns).then_some(one_way_ns)?;
+    // What lies below zero is an error within the bound.
+    u64::try_from(possible_ns.max(0)).ok()
 }
 
 fn judge_echo(echo: &EchoPayload, number: u32, ledger: &Ledger, payload: &[u8]) -> Judged {
@@ -303,7 +315,8 @@ mod tests {
     #[test]
     fn a_one_way_latency_that_the_round_trip_does_not_hold_is_refused() {
         const NOW_US: u64 = 1_711_700_000_000_000;
-        let us = |server: u64| one_way_ns(NOW_US, server as i64, 1000, 5_000_000);
+        let one_clock = ClockOffset::default();
+        let us = |server: u64| one_way_ns(NOW_US, server as i64, 1000, 5_000_000, one_clock);
         assert_eq!(us(NOW_US + 700), Some(700_000));
         assert_eq!(us(NOW_US), Some(0));
         assert_eq!(us(NOW_US - 1), None);
@@ -313,10 +326,31 @@ mod tests {
         assert_eq!(us(NOW_US / 1000), None);
         let now_ms = NOW_US / 1000;
         assert_eq!(
-            one_way_ns(now_ms, NOW_US as i64, 1_000_000, 5_000_000),
+            one_way_ns(now_ms, NOW_US as i64, 1_000_000, 5_000_000, one_clock),
             None
         );
-        assert_eq!(one_way_ns(now_ms, i64::MAX, 1_000_000, 5_000_000), None);
+        let never = one_way_ns(now_ms, i64::MAX, 1_000_000, 5_000_000, one_clock);
+        assert_eq!(never, None);
+        assert_eq!(one_way_ns(now_ms, -1, 1_000_000, 5_000_000, one_clock), None);
+    }
+
+    #[test]
+    fn the_clock_of_another_host_is_brought_to_ours_and_may_be_off_by_its_bound() {
+        const NOW_US: u64 = 1_711_700_000_000_000;
+        let behind = ClockOffset {
+            offset_ns: -7_000_000_000,
+            bound_ns: 50_000,
+            ..ClockOffset::default()
+        };
+        let us = |later: i64| {
+            let server = NOW_US as i64 - 7_000_000 + later;
+            one_way_ns(NOW_US, server, 1000, 5_000_000, behind)
+        };
+        assert_eq!(us(700), Some(700_000));
+        assert_eq!(us(-50), Some(0));
+        assert_eq!(us(-51), None);
+        assert_eq!(us(6051), Some(6_051_000));
+        assert_eq!(us(6052), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use moonwire_proto::{DeflateOffer, WebSocketVersion};
+use moonwire_report::ClockOffset;
 use serde::{Serialize, Serializer};
 
 use crate::fragments::FragmentShare;
@@ -182,6 +183,9 @@ pub struct Settings {
     pub raw_csv: Option<PathBuf>,
     /// The caller knows that every target shares this host's clock.
     pub same_host: bool,
+    /// What is known of the servers' clock, where they are on another host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_clock: Option<ClockOffset>,
     /// Threads of idle priority keep the processors from halting. They wait whenever anything else
     /// runs, so that the kernel's pressure figure is left out.
     pub idle_poll: bool,
@@ -248,6 +252,7 @@ impl Default for Settings {
             seed: 1,
             raw_csv: None,
             same_host: false,
+            server_clock: None,
             idle_poll: false,
             link_delay: None,
             slo: Vec::new(),

@@ -82,7 +82,7 @@ pub(crate) fn sections(run: &Run, rules: &Rules) -> Vec<Section> {
             table: figures(&standings, rules),
             sentences: standings
                 .iter()
-                .flat_map(|it| [it.remark(), it.rationed()])
+                .flat_map(|it| [it.remark(), it.rationed(), it.clocks()])
                 .flatten()
                 .collect(),
         });

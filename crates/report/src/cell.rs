@@ -11,7 +11,7 @@ use crate::fan_out::FanOut;
 use crate::growth::Growth;
 use crate::histogram::Histogram;
 use crate::interval::Interval;
-use crate::one_way::OneWay;
+use crate::one_way::{ClockOffset, OneWay};
 use crate::quantiles::Quantiles;
 use crate::tls::Tls;
 use crate::verdict::{Assessment, Verdict};
@@ -287,6 +287,8 @@ struct LatencyOut<'a> {
     one_way: Option<Quantiles>,
     one_way_resolution_us: Option<u64>,
     one_way_refused: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    one_way_clock: Option<ClockOffset>,
 }
 
 #[derive(Serialize)]
@@ -368,6 +370,7 @@ impl<'a> LatencyOut<'a> {
             one_way: latency.one_way.histogram().map(Quantiles::of),
             one_way_resolution_us: latency.one_way.resolution_us(),
             one_way_refused: latency.one_way.refusal(),
+            one_way_clock: latency.one_way.clock(),
         }
     }
 }
@@ -469,6 +472,8 @@ struct LatencyIn {
     one_way_resolution_us: Option<u64>,
     #[serde(default)]
     one_way_refused: Option<String>,
+    #[serde(default)]
+    one_way_clock: Option<ClockOffset>,
 }
 
 #[derive(Default, Deserialize)]
@@ -499,10 +504,14 @@ struct HistogramsIn {
 impl From<CellIn> for Cell {
     fn from(file: CellIn) -> Self {
         let one_way = match (file.latency.one_way_refused, file.histograms.one_way) {
-            (Some(reason), _) => OneWay::Refused { reason },
+            (Some(reason), _) => OneWay::Refused {
+                reason,
+                clock: file.latency.one_way_clock,
+            },
             (None, histogram) => OneWay::Measured {
                 histogram: histogram.unwrap_or_default(),
                 resolution_us: file.latency.one_way_resolution_us.unwrap_or(1),
+                clock: file.latency.one_way_clock,
             },
         };
         Self {

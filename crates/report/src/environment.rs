@@ -34,6 +34,9 @@ pub struct Environment {
     pub elapsed_s: f64,
     /// Anything else worth keeping.
     pub notes: BTreeMap<String, String>,
+    /// The host of the servers, where that is another one; nothing in it is of the run as a whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub servers: Option<Box<Environment>>,
 }
 
 /// The link between generator and server, and what it added.

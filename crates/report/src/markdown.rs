@@ -105,6 +105,9 @@ fn details(cell: &crate::cell::Cell) -> String {
         line("server memory", &slope);
     }
     line("generator", &sentences::generator(cell));
+    if let Some(clocks) = sentences::clocks(cell) {
+        line("clocks", &clocks);
+    }
     for (name, value) in sentences::thresholds(cell) {
         line(&name, &value);
     }

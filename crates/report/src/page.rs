@@ -272,6 +272,7 @@ fn cell_details(cell: &Cell, index: usize) -> String {
     pair("server", cell.server.as_ref().map(sentences::server));
     pair("server memory", sentences::memory_slope(cell));
     pair("link", cell.link.as_ref().map(sentences::link));
+    pair("clocks", sentences::clocks(cell));
     pair("ended early", cell.ended_early.clone());
     for (name, value) in &cell.scenario {
         pair(

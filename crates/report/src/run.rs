@@ -289,7 +289,7 @@ const VERSION: u64 = 1;
 mod tests {
     use super::*;
     use crate::histogram::Histogram;
-    use crate::one_way::OneWay;
+    use crate::one_way::{ClockOffset, OneWay};
 
     fn cell(clients: u64, verdict: Verdict) -> Cell {
         let mut cell = Cell::default();
@@ -311,6 +311,12 @@ mod tests {
         cell.latency.one_way = OneWay::Measured {
             histogram,
             resolution_us: 1,
+            clock: Some(ClockOffset {
+                offset_ns: -7_000_000_000,
+                bound_ns: 21_000,
+                drift_ns: 900,
+                round_trip_min_ns: 40_000,
+            }),
         };
         cell
     }
@@ -391,6 +397,7 @@ mod tests {
         let mut refused = cell(1, Verdict::Valid);
         refused.latency.one_way = OneWay::Refused {
             reason: "another host".to_owned(),
+            clock: None,
         };
         let run = Run {
             content: Content::Load(Box::new(refused)),

@@ -32,7 +32,7 @@ pub(crate) fn bench(seconds: u64, thinning: u64) -> Run {
             seed: 42,
             started_at: "2026-11-21T21:21:00Z".to_owned(),
             elapsed_s: 131.4,
-            notes: Default::default(),
+            ..Environment::default()
         },
         content: Content::Bench(cells.to_vec()),
     }
@@ -64,6 +64,7 @@ pub(crate) fn cell(clients: u64, scale_ms: f64, seconds: u64, thinning: u64) -> 
     cell.latency.one_way = OneWay::Measured {
         histogram: one_way,
         resolution_us: 1,
+        clock: None,
     };
     for _ in 0..clients / thinning {
         let tcp = 40_050_000 + (noise.exponential() * scale_ms * 4e5) as u64;

@@ -156,6 +156,25 @@ pub(crate) fn connections(cell: &Cell) -> String {
     text
 }
 
+/// How far one-way latencies may be off, where the clocks of two hosts are compared.
+pub(crate) fn clocks(cell: &Cell) -> Option<String> {
+    let clock = cell.latency.one_way.clock()?;
+    let offset = clock.offset_ns as f64 / 1e3;
+    let ahead = if offset < 0.0 { "behind" } else { "ahead of" };
+    Some(format!(
+        "the server's is {} {ahead} ours, known to {} ({} of that by drift; smallest round trip \
+         {}){}",
+        format::latency(offset.abs()),
+        clock.error(),
+        format::latency(clock.drift_ns.unsigned_abs() as f64 / 1e3),
+        format::latency(clock.round_trip_min_ns as f64 / 1e3),
+        match cell.latency.one_way.refusal() {
+            None => "; one-way latencies are corrected by it",
+            Some(_) => "",
+        }
+    ))
+}
+
 /// Who heard what was published, in one line.
 pub(crate) fn fan_out(fan_out: &FanOut) -> String {
     let mut parts = vec![format!(
@@ -253,7 +272,17 @@ pub(crate) fn environment(environment: &Environment) -> Vec<(String, String)> {
     for (name, value) in maps.into_iter().flatten() {
         pair(name, value.clone());
     }
+    if let Some(servers) = &environment.servers {
+        pairs.extend(of_servers(servers));
+    }
     pairs
+}
+
+/// The same of the servers' host. What is drawn and how long it took belong to the run.
+fn of_servers(servers: &Environment) -> impl Iterator<Item = (String, String)> {
+    let pairs = environment(servers).into_iter();
+    let pairs = pairs.filter(|(name, _)| !["started", "seed"].contains(&name.as_str()));
+    pairs.map(|(name, value)| (format!("servers' host: {name}"), value))
 }
 
 /// The title: the name, or what the file holds.

@@ -8,8 +8,8 @@ use moonwire_report::{Capacity, Cell, Over, Verdict};
 use super::cell::{self, Site};
 use super::plan::Bout;
 use super::search::{Bounds, Search, Step};
+use super::stack::Stack;
 use super::{BattleError, BattleEvent, BattleObserver, BattlePlace};
-use crate::contestant::RunningStack;
 use crate::sampling::Usage;
 use crate::scenario::SearchPlan;
 
@@ -98,7 +98,7 @@ pub(super) fn search(
 fn try_load(
     site: &Site<'_>,
     tried: &Bout,
-    stack: &mut RunningStack,
+    stack: &mut Stack,
     place: &BattlePlace,
     observer: &mut BattleObserver<'_>,
 ) -> (Cell, Option<Failure>) {

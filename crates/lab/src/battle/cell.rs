@@ -12,25 +12,27 @@ use moonwire_load::{
 };
 use moonwire_report::{Cell, Server, Verdict};
 
-use super::counted;
+use super::{clocks, counted};
 use super::cross_check::cross_check;
 use super::fault::{Aftermath, inflict};
 use super::limit::{Use, rationed};
 use super::path::Path;
 use super::plan::Bout;
-use super::spread::Spread;
+use super::host::{Host, There};
+use super::stack::{Shares, Stack, Told, Watcher};
 use super::{BattleError, BattleEvent, BattleObserver, BattlePlace, BattleSpec};
+use crate::agent::{Estimate, Lineup, RemoteStack, Role};
 use crate::bench::merge::{self, Phases};
 use crate::bench::plan::{Cores, core_list};
-use crate::cgroup::CpuGroup;
 use crate::contestant::{Contestant, Kind, RunningStack, StackSpec, StoppedStack, Surroundings};
 use crate::rations::{Rations, Watch};
-use crate::sampling::{Newest, Sampler, Series, Usage};
+use crate::sampling::{Series, Usage};
 use crate::scenario::Service;
 
 /// What all cells share.
 pub(super) struct Site<'a> {
     spec: &'a BattleSpec,
+    host: &'a Host,
     cores: Cores,
     rations: Rations,
     around: Surroundings,
@@ -49,6 +51,7 @@ struct Seen {
 impl<'a> Site<'a> {
     pub(super) fn new(
         spec: &'a BattleSpec,
+        host: &'a Host,
         cores: Cores,
         rations: Rations,
         around: Surroundings,
@@ -57,6 +60,7 @@ impl<'a> Site<'a> {
     ) -> Self {
         Self {
             spec,
+            host,
             cores,
             rations,
             around,
@@ -128,7 +132,7 @@ impl<'a> Site<'a> {
     }
 
     /// A load that does not count: what speaks against it speaks against the measured one, too.
-    pub(super) fn warm_up(&self, bout: &Bout, stack: &RunningStack) {
+    pub(super) fn warm_up(&self, bout: &Bout, stack: &Stack) {
         if let Some(warm_up) = self.spec.scenario.warm_up {
             let settings = shortened(self.settings(bout, stack), warm_up);
             let _ = settings.map(|scenario| self.send(&scenario, None));
@@ -139,46 +143,51 @@ impl<'a> Site<'a> {
     pub(super) fn measure(
         &self,
         bout: &Bout,
-        stack: &mut RunningStack,
+        stack: &mut Stack,
         observer: &mut Watching<'_>,
     ) -> Cell {
         let group = match self.rations.client() {
             Ok(group) => group,
             Err(sentence) => return missing(bout, &sentence),
         };
+        let clock = match stack.clock() {
+            Ok(clock) => clock,
+            Err(sentence) => return missing(bout, &sentence),
+        };
         let settings = self.settings(bout, stack).map(|settings| Settings {
             group: group.as_ref().map(|group| group.thread_file()),
+            server_clock: clock.map(Estimate::alone),
             ..settings
         });
         let scenario = match settings.and_then(Scenario::new) {
             Ok(scenario) => scenario,
             Err(error) => return missing(bout, &error.to_string()),
         };
-        let sampler = Samplers::start(bout, stack);
+        let sampler = Samplers::start(stack);
         let mark = self.path.link.mark();
-        let newest = sampler.newest(bout, self.spec);
-        let mut spread = Spread::begin(stack);
+        let told = sampler.told(bout, self.spec);
+        let mut shares = Shares::begin(stack);
         let mut phases = Phases::default();
         let mut watch = Watch::new(group);
         let mut on_progress = |progress: &Progress| {
             phases.note(progress.phase, Instant::now());
-            if progress.phase == Phase::Sending {
-                spread.look();
-            }
+            shares.note(progress.phase);
             watch.note(progress.phase);
-            let usage = newest
-                .iter()
-                .filter_map(|(name, newest)| newest.usage(name));
+            let usage = told.iter().filter_map(Told::usage);
             observer(progress, &usage.collect::<Vec<_>>());
         };
         let (outcome, ended, aftermath) =
             self.load(&scenario, stack, sampler.contestant, &mut on_progress);
-        let backends = sampler.backends.map(Sampler::stop);
+        let backends = sampler.backends.map(Watcher::stop);
         let carried = self.path.link.stats_since(&mark);
         let mut cell = match outcome {
             Ok(outcome) => outcome.cell,
             Err(error) => missing(bout, &error.to_string()),
         };
+        if let Some(before) = clock {
+            let bound = self.spec.scenario.one_way_bound;
+            clocks::settle(&mut cell, before, stack.clock(), bound);
+        }
         watch.add_to(&mut cell);
         let died = aftermath.objection.or_else(|| stack.death(&cell));
         let seen = Seen {
@@ -189,7 +198,7 @@ impl<'a> Site<'a> {
         };
         self.add(&mut cell, bout, stack, &seen, died);
         if let Some(contest) = &mut cell.contest {
-            contest.distribution = spread.end();
+            contest.distribution = shares.end();
         }
         if !self.spec.scenario.link.is_plain() {
             let Path { link, idle } = self.path;
@@ -217,8 +226,8 @@ impl<'a> Site<'a> {
     fn load(
         &self,
         scenario: &Scenario,
-        stack: &mut RunningStack,
-        sampler: Sampler,
+        stack: &mut Stack,
+        sampler: Watcher,
         on_progress: &mut (dyn FnMut(&Progress) + Send),
     ) -> (Result<Outcome, LoadError>, Instant, Aftermath) {
         let Some(fault) = self.spec.scenario.fault else {
@@ -249,7 +258,37 @@ impl<'a> Site<'a> {
         })
     }
 
-    pub(super) fn start(&self, bout: &Bout, folder: PathBuf) -> Result<RunningStack, String> {
+    pub(super) fn start(&self, bout: &Bout, folder: PathBuf) -> Result<Stack, String> {
+        match self.host {
+            Host::Here => self.start_here(bout, folder).map(Stack::Here),
+            Host::There(there) => self.start_there(bout, there).map(Stack::There),
+        }
+    }
+
+    fn start_there(&self, bout: &Bout, there: &There) -> Result<RemoteStack, String> {
+        let scenario = &self.spec.scenario;
+        let is_proxy = bout.contestant.kind() == Kind::Proxy;
+        let name = bout.contestant.name();
+        let lineup = Lineup {
+            backends: if is_proxy { scenario.backends } else { 1 },
+            backend_workers: match is_proxy {
+                true => scenario.backend_workers,
+                false => scenario.workers,
+            },
+            backend: match is_proxy {
+                true => self.spec.backend.name(),
+                false => name.clone(),
+            },
+            proxy: is_proxy.then_some(name),
+            proxy_workers: scenario.workers,
+            tls: bout.tls,
+            is_limited: !bout.is_ceiling(),
+        };
+        let started = RemoteStack::start(&there.agent, lineup);
+        started.map_err(|error| error.to_string())
+    }
+
+    fn start_here(&self, bout: &Bout, folder: PathBuf) -> Result<RunningStack, String> {
         let scenario = &self.spec.scenario;
         let is_proxy = bout.contestant.kind() == Kind::Proxy;
         // What the generator does at most is no matter of a limit on the servers.
@@ -283,7 +322,7 @@ impl<'a> Site<'a> {
     }
 
     /// The load, with everything that is of this machine.
-    fn settings(&self, bout: &Bout, stack: &RunningStack) -> Result<Settings, ScenarioError> {
+    fn settings(&self, bout: &Bout, stack: &Stack) -> Result<Settings, ScenarioError> {
         let urls = match bout.load.service {
             Service::Echo => stack.urls(),
             Service::Amplify => stack.amplify_urls(),
@@ -299,6 +338,7 @@ impl<'a> Site<'a> {
         settings.threads = bout.load.threads.unwrap_or_else(|| threads.max(1));
         settings.pin.clone_from(&self.cores.generator);
         settings.cacert = bout.tls.then(|| self.around.certificate.clone());
+        settings.same_host = matches!(self.host, Host::Here);
         settings.peer_fails = self.spec.scenario.fault.is_some();
         settings.seed = self.spec.seed.wrapping_add(bout.round);
         settings.link_delay = self.path.link.stand_in_delay();
@@ -310,7 +350,7 @@ impl<'a> Site<'a> {
         &self,
         cell: &mut Cell,
         bout: &Bout,
-        stack: &RunningStack,
+        stack: &Stack,
         seen: &Seen,
         died: Option<String>,
     ) {
@@ -321,7 +361,7 @@ impl<'a> Site<'a> {
             name: bout.contestant.name(),
             urls: stack.urls().to_vec(),
             cores: cores.clone(),
-            cpu_limit: stack.measured_group().map(|group| group.processors()),
+            cpu_limit: stack.cpu_limit(Role::Measured),
             died,
             ..Server::default()
         };
@@ -333,7 +373,7 @@ impl<'a> Site<'a> {
             let mut backend = Server {
                 name: self.spec.backend.name(),
                 cores,
-                cpu_limit: stack.backend_group().map(|group| group.processors()),
+                cpu_limit: stack.cpu_limit(Role::Backends),
                 ..Server::default()
             };
             let messages = cell.messages.sent;
@@ -360,13 +400,13 @@ impl<'a> Site<'a> {
             generator_threads: cell.generator.threads as f64,
             contestant: per_second(cpu_s(cell.server.as_ref())),
             backends: per_second(cpu_s(cell.backends.as_ref())),
-            processors: self.cores.server.len() as f64,
+            processors: self.host.processors(&self.cores) as f64,
         }
     }
 }
 
 /// Stops all of it.
-pub(super) fn end(stack: RunningStack) -> Result<StoppedStack, BattleError> {
+pub(super) fn end(stack: Stack) -> Result<StoppedStack, BattleError> {
     stack.stop().map_err(BattleError::Output)
 }
 
@@ -381,35 +421,24 @@ pub(super) type Watching<'a> = dyn FnMut(&Progress, &[Usage]) + Send + 'a;
 
 /// A look at what is measured, and one at the servers behind a proxy.
 struct Samplers {
-    contestant: Sampler,
-    backends: Option<Sampler>,
+    contestant: Watcher,
+    backends: Option<Watcher>,
 }
 
 impl Samplers {
-    fn start(bout: &Bout, stack: &RunningStack) -> Self {
-        let behind = stack.backend_roots();
-        let start = |roots: &[i32], group: Option<&Arc<CpuGroup>>| {
-            Sampler::start_in(roots, group.cloned(), SAMPLING_PERIOD)
-        };
-        match stack.proxy_roots() {
-            proxy if bout.contestant.has_process() && !proxy.is_empty() => Self {
-                contestant: start(&proxy, stack.measured_group()),
-                backends: Some(start(&behind, stack.backend_group())),
-            },
-            _ => Self {
-                contestant: start(&behind, stack.backend_group()),
-                backends: None,
-            },
+    fn start(stack: &Stack) -> Self {
+        let backends = stack.has_proxy().then(|| stack.watch(Role::Backends));
+        Self {
+            contestant: stack.watch(Role::Measured),
+            backends,
         }
     }
-}
 
-impl Samplers {
     /// Those that go on, with their names.
-    fn newest(&self, bout: &Bout, spec: &BattleSpec) -> Vec<(String, Newest)> {
-        let contestant = (bout.contestant.name(), self.contestant.newest());
+    fn told(&self, bout: &Bout, spec: &BattleSpec) -> Vec<Told> {
+        let contestant = self.contestant.told(bout.contestant.name());
         let backends = self.backends.as_ref();
-        let backends = backends.map(|it| (spec.backend.name(), it.newest()));
+        let backends = backends.map(|it| it.told(spec.backend.name()));
         std::iter::once(contestant).chain(backends).collect()
     }
 }
@@ -440,4 +469,4 @@ pub(super) fn missing(bout: &Bout, reason: &str) -> Cell {
     cell
 }
 
-pub(super) const SAMPLING_PERIOD: Duration = Duration::from_millis(100);
+pub(crate) const SAMPLING_PERIOD: Duration = Duration::from_millis(100);

@@ -6,12 +6,13 @@ use moonwire_report::{Cell, CrossCheck};
 use super::BattleError;
 use super::cell::Site;
 use super::plan::Bout;
-use crate::contestant::{Contestant, Errand, LatencyFrom, RunningStack, Surroundings, run_client};
+use super::stack::Stack;
+use crate::contestant::{Contestant, Errand, LatencyFrom, Surroundings, run_client};
 use crate::link::LinkEnd;
 use crate::scenario::{LoadPlan, Service};
 
 /// Lets each of them send the load of the bout, and puts what it says into the cell.
-pub(super) fn cross_check(site: &Site<'_>, bout: &Bout, stack: &RunningStack, cell: &mut Cell) {
+pub(super) fn cross_check(site: &Site<'_>, bout: &Bout, stack: &Stack, cell: &mut Cell) {
     for client in site.clients() {
         if site.is_stopped() {
             return;
@@ -30,7 +31,7 @@ pub(super) fn cross_check(site: &Site<'_>, bout: &Bout, stack: &RunningStack, ce
 fn run(
     site: &Site<'_>,
     bout: &Bout,
-    stack: &RunningStack,
+    stack: &Stack,
     client: &Contestant,
 ) -> Result<CrossCheck, String> {
     let urls = match bout.load.service {

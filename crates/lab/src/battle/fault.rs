@@ -2,11 +2,10 @@
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
-use crate::contestant::RunningStack;
-use crate::sampling::{Sampler, Series};
+use super::stack::{Stack, Watcher};
+use crate::agent::Role;
+use crate::sampling::Series;
 use crate::scenario::Fault;
-
-use super::cell::SAMPLING_PERIOD;
 
 /// What was seen of the contestant before and after, and why it is not there any more, if it did
 /// not come back.
@@ -19,8 +18,8 @@ pub(super) struct Aftermath {
 /// and looks at it until `load` is dropped: the end of the run, which can come at any time.
 pub(super) fn inflict(
     fault: Fault,
-    stack: &mut RunningStack,
-    sampler: Sampler,
+    stack: &mut Stack,
+    sampler: Watcher,
     load: &Receiver<()>,
 ) -> Aftermath {
     let is_over = |timeout| load.recv_timeout(timeout) == Err(RecvTimeoutError::Disconnected);
@@ -44,11 +43,7 @@ pub(super) fn inflict(
             objection: Some(objection),
         };
     }
-    let after = Sampler::start_in(
-        &stack.measured_roots(),
-        stack.measured_group().cloned(),
-        SAMPLING_PERIOD,
-    );
+    let after = stack.watch(Role::Measured);
     let _ = load.recv();
     Aftermath {
         series: before.followed_by(after.stop()),

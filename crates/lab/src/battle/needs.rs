@@ -2,26 +2,55 @@
 
 use moonwire_load::{Pacing, Settings, Workload};
 use moonwire_report::Environment;
-use rustix::process::{Resource, getrlimit};
 
+use super::host::Host;
 use super::path::Path;
 use super::{BattleError, BattleEvent, BattleObserver, BattleSpec};
 use crate::contestant::Kind;
-use crate::environment;
-use crate::kernel::{Findings, Kernel, Needs};
+use crate::kernel::{Findings, Needs};
 
 /// Whether it can be fought; what would make its figures those of a setting.
-pub(super) fn check(spec: &BattleSpec, path: &Path) -> Result<Vec<String>, BattleError> {
-    let sysctls = path.link.in_server(environment::sysctls);
-    let kernel = Kernel {
-        descriptors_max: getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX),
-        values: sysctls.unwrap_or_default(),
+pub(super) fn check(
+    spec: &BattleSpec,
+    path: &Path,
+    host: &Host,
+) -> Result<Vec<String>, BattleError> {
+    let needs = needs(spec);
+    let kernel = host.kernel(path);
+    let Findings { errors, warnings } = match host {
+        Host::Here => needs.check(&kernel),
+        Host::There(there) => {
+            let (ours, theirs) = shared_out(needs, host.is_on_loopback());
+            let mut findings = theirs.check(&kernel);
+            let sentences = findings.errors.iter_mut().chain(&mut findings.warnings);
+            let place = there.agent.place();
+            sentences.for_each(|it| *it = format!("at the agent {place}: {it}"));
+            let own = ours.check(&Host::Here.kernel(path));
+            findings.errors.extend(own.errors);
+            findings.warnings.extend(own.warnings);
+            findings
+        }
     };
-    let Findings { errors, warnings } = needs(spec).check(&kernel);
     match errors.is_empty() {
         true => Ok(warnings),
         false => Err(BattleError::Machine(errors.join("; "))),
     }
+}
+
+/// What the clients' host needs, and what that of the contestants does: there proxies and servers
+/// meet on the loopback.
+fn shared_out(needs: Needs, is_on_loopback: bool) -> (Needs, Needs) {
+    let ours = Needs {
+        handshakes: 0,
+        backends: 0,
+        is_over_link: !is_on_loopback,
+        ..needs.clone()
+    };
+    let theirs = Needs {
+        is_over_link: false,
+        ..needs
+    };
+    (ours, theirs)
 }
 
 /// Tells who watches and who reads the result.

@@ -10,7 +10,7 @@ use crate::scheduling;
 
 /// Looks at each of the servers while messages are sent.
 #[derive(Debug, Default)]
-pub(super) struct Spread {
+pub(crate) struct Spread {
     servers: Vec<Server>,
     looks: u64,
 }
@@ -26,7 +26,7 @@ struct Server {
 
 impl Spread {
     /// Begins. Of one server nothing is to be said.
-    pub(super) fn begin(stack: &RunningStack) -> Self {
+    pub(crate) fn begin(stack: &RunningStack) -> Self {
         let servers = match stack.backends() {
             [] | [_] => &[],
             several => several,
@@ -44,7 +44,7 @@ impl Spread {
     }
 
     /// Counts the connections of each.
-    pub(super) fn look(&mut self) {
+    pub(crate) fn look(&mut self) {
         let Some(first) = self.servers.first() else {
             return;
         };
@@ -64,7 +64,7 @@ impl Spread {
     }
 
     /// What each of them had.
-    pub(super) fn end(&self) -> Vec<BackendShare> {
+    pub(crate) fn end(&self) -> Vec<BackendShare> {
         let looks = self.looks.max(1) as f64;
         let share = |server: &Server| BackendShare {
             connections: server.connections as f64 / looks,

@@ -202,6 +202,11 @@ impl RunningStack {
         }
     }
 
+    /// Kills all of it at once, with all that descends from it.
+    pub(crate) fn kill(&self) {
+        self.parts().for_each(RunningContestant::kill);
+    }
+
     /// Kills what is measured.
     pub(crate) fn kill_measured(&self) {
         match &self.proxy {

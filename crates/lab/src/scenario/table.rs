@@ -185,6 +185,23 @@ pub const KNOBS: &[KnobKind] = &[
         "BYTES",
         "Bytes that each direction of the link holds at most, 64MiB by default",
     ),
+    one(
+        "agent",
+        "ADDR:PORT",
+        "Where `moonwire lab agent` is, which starts the contestants on its host; \
+         MOONWIRE_AGENT_TOKEN has its token",
+    ),
+    one(
+        "agent_token_file",
+        "FILE",
+        "The file with the agent's token, in the place of MOONWIRE_AGENT_TOKEN",
+    ),
+    one(
+        "one_way_bound",
+        "DURATION",
+        "How far one-way latencies may be off where the clocks of two hosts are compared, 500us \
+         by default; beyond it there are none",
+    ),
     one("seed", "N", "Seed of the order, the payloads and the link"),
     one(
         "payload",

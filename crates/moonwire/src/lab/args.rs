@@ -6,6 +6,7 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, ValueEnum
 use moonwire_lab::KNOBS;
 use moonwire_load::quantity;
 
+use super::agent::AgentArgs;
 use super::null::NullServerArgs;
 
 /// Measure contestants side by side, in one run on one machine.
@@ -59,6 +60,7 @@ pub(super) enum Scenario {
     /// What a generator reaches against it is its own ceiling, unless this one thread has no time
     /// left first. Battles measure theirs so before they begin.
     NullServer(NullServerArgs),
+    Agent(AgentArgs),
 }
 
 /// A file, and what takes the place of its knobs.
@@ -236,6 +238,8 @@ const BATTLE_EXAMPLES: &str = "Examples:
     moonwire lab latency --rounds 12
   A scenario of your own; lab/scenarios has examples:
     moonwire lab run mine.toml --rounds 7
+  The contestants on another host, where `moonwire lab agent` runs:
+    MOONWIRE_AGENT_TOKEN=... moonwire lab latency --agent 10.0.0.2:5090
 
 Contestants other than moonwire are installed by `cargo xtask peers`; MOONWIRE_PEERS names their
 folder where it is not target/peers.

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
 use moonwire_lab::{
-    BattleEvent, BattlePlace, BattleSpec, Kind, LabScenario, Roster, battle, peers_folder,
+    AgentTarget, BattleEvent, BattlePlace, BattleSpec, Kind, LabScenario, Roster, Token, battle,
+    peers_folder,
 };
 
 use moonwire_report::{Cell, Run};
@@ -72,6 +73,7 @@ fn spec(scenario: LabScenario, args: &BattleArgs, roster: &Roster) -> Result<Bat
         contestants: contestants.map_err(Error::msg)?,
         backend: backend.map_err(Error::msg)?,
         clients: clients.map_err(Error::msg)?,
+        agent: agent(&scenario)?,
         null_server: roster.one(Kind::Server, NULL_SERVER).map_err(Error::msg)?,
         peers: peers_folder(&program),
         program,
@@ -82,6 +84,28 @@ fn spec(scenario: LabScenario, args: &BattleArgs, roster: &Roster) -> Result<Bat
     })
 }
 
+/// The agent that starts the contestants, if one does. What is secret is in no flag.
+fn agent(scenario: &LabScenario) -> Result<Option<AgentTarget>> {
+    let Some(place) = scenario.agent.clone() else {
+        return Ok(None);
+    };
+    let token = match &scenario.agent_token_file {
+        Some(file) => Some(Token::read(file)),
+        None => {
+            let text = std::env::var(TOKEN_VARIABLE).ok();
+            let text = text.filter(|text| !text.trim().is_empty());
+            text.map(|text| {
+                let token = Token::new(&text);
+                token.map_err(|why| format!("{TOKEN_VARIABLE}: {why}"))
+            })
+        }
+    };
+    let token = token.transpose().map_err(Error::msg)?;
+    Ok(Some(AgentTarget { place, token }))
+}
+
+/// Where the token of the agent is, if no file has it.
+const TOKEN_VARIABLE: &str = "MOONWIRE_AGENT_TOKEN";
 /// The folder of what only answers.
 const NULL_SERVER: &str = "null-server";
 

@@ -1,5 +1,6 @@
 //! `moonwire lab`: contestants side by side.
 
+mod agent;
 mod args;
 mod battle;
 mod check;
@@ -37,6 +38,7 @@ pub(crate) fn run(args: &LabArgs) -> Result<Exit> {
         Scenario::FindMax(args) => battle::run_shipped("find-max", args, &roster),
         Scenario::Run(args) => battle::run_file(args, &roster),
         Scenario::NullServer(args) => null::run(args),
+        Scenario::Agent(args) => agent::run(args, roster),
     }
 }
 

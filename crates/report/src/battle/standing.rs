@@ -4,6 +4,7 @@ use crate::cell::Cell;
 use crate::environment::Server;
 use crate::format;
 use crate::metric::{Latency, Metric, Statistic};
+use crate::one_way::OneWay;
 use crate::statistics::bootstrap::{self, Bounds};
 use crate::statistics::ranks::median;
 use crate::tls::{TermsOf, Tls};
@@ -89,6 +90,30 @@ impl<'a> Standing<'a> {
                 format::percent(median(&shares))
             ),
         })
+    }
+
+    /// How far its one-way latencies may be off, or why it has none, where its clock is another
+    /// host's; `None` where both ends share one.
+    pub(super) fn clocks(&self) -> Option<String> {
+        let of_hosts = self.cells.iter().map(|cell| &cell.latency.one_way);
+        let of_hosts: Vec<&OneWay> = of_hosts.filter(|it| it.clock().is_some()).collect();
+        let name = self.contestant;
+        let measured = of_hosts.iter().filter(|it| it.refusal().is_none());
+        let worst = measured.filter_map(|it| it.clock());
+        let told = worst.max_by_key(|clock| clock.bound_ns).map(|worst| {
+            format!(
+                "{name}: one-way latencies are good to {}, as the clocks of both hosts are \
+                 known.",
+                worst.error()
+            )
+        });
+        let refused: Vec<&str> = of_hosts.iter().filter_map(|it| it.refusal()).collect();
+        let missing = refused.first().map(|first| {
+            let (rounds, all) = (refused.len(), self.cells.len());
+            format!("{name}: no one-way latency in {rounds} of {all} rounds: {first}.")
+        });
+        let told: Vec<String> = told.into_iter().chain(missing).collect();
+        (!told.is_empty()).then(|| told.join(" "))
     }
 
     /// What its connections over TLS agreed on in the ranked rounds; empty without TLS, and where

@@ -1,0 +1,188 @@
+//! Contestants at an agent, as the lab has them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use moonwire_report::Cell;
+
+use super::AgentError;
+use super::client::{Agent, Clocks};
+use super::wire::{Answer, Lineup, Reading, Request, Role, Started, TimedSample};
+use crate::contestant::StoppedStack;
+use crate::sampling::{Sample, Series};
+
+/// Contestants that an agent has started. Whoever drops it without stopping them leaves that to the
+/// end of the connection.
+#[derive(Debug)]
+pub(crate) struct RemoteStack {
+    agent: Arc<Agent>,
+    started: Started,
+    /// As they were compared last.
+    clocks: Mutex<Clocks>,
+}
+
+impl RemoteStack {
+    pub(crate) fn start(agent: &Arc<Agent>, lineup: Lineup) -> Result<Self, AgentError> {
+        let clocks = agent.clocks()?;
+        let started = match agent.ask(&Request::Start(lineup))? {
+            Answer::Started(started) => started,
+            other => return Err(agent.unexpected(&other)),
+        };
+        Ok(Self {
+            agent: Arc::clone(agent),
+            started,
+            clocks: Mutex::new(clocks),
+        })
+    }
+
+    pub(crate) fn started(&self) -> &Started {
+        &self.started
+    }
+
+    /// Compares the clocks.
+    pub(crate) fn clocks(&self) -> Result<Clocks, AgentError> {
+        let clocks = self.agent.clocks()?;
+        *self.clocks.lock().unwrap_or_else(PoisonError::into_inner) = clocks;
+        Ok(clocks)
+    }
+
+    /// Begins to sample a role. One that cannot be sampled any more has no samples.
+    pub(crate) fn watch(&self, role: Role) -> RemoteSampler {
+        // Whether it was lost is found out by whoever asks for the samples.
+        let _ = self.agent.ask(&Request::Watch { role });
+        let clocks = *self.clocks.lock().unwrap_or_else(PoisonError::into_inner);
+        RemoteSampler {
+            agent: Arc::clone(&self.agent),
+            role,
+            ahead_ns: clocks.monotonic.offset_ns,
+        }
+    }
+
+    pub(crate) fn agent(&self) -> Arc<Agent> {
+        Arc::clone(&self.agent)
+    }
+
+    pub(crate) fn kill_measured(&self) {
+        // That it cannot be started again says it all.
+        let _ = self.agent.ask(&Request::Kill);
+    }
+
+    pub(crate) fn start_measured_again(&self) -> Result<(), AgentError> {
+        self.agent.ask(&Request::StartAgain).map(drop)
+    }
+
+    /// Who ended, and how, after a cell that all were to serve.
+    pub(crate) fn death(&self, cell: &Cell) -> Option<String> {
+        let in_trouble = cell.ended_early.is_some() || !cell.errors.is_empty();
+        match self.agent.ask(&Request::Death { in_trouble }) {
+            Ok(Answer::Death { sentence }) => sentence,
+            Ok(other) => Some(self.agent.unexpected(&other).to_string()),
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    pub(crate) fn stop(self) -> Result<StoppedStack, AgentError> {
+        match self.agent.ask(&Request::Stop)? {
+            Answer::Stopped { killed, counted } => Ok(StoppedStack { killed, counted }),
+            other => Err(self.agent.unexpected(&other)),
+        }
+    }
+}
+
+/// A sampler at an agent.
+#[derive(Debug)]
+pub(crate) struct RemoteSampler {
+    agent: Arc<Agent>,
+    role: Role,
+    /// What the agent's monotonic clock is ahead of ours.
+    ahead_ns: i64,
+}
+
+impl RemoteSampler {
+    /// Takes a last look there and fetches all that was seen, with times of this host's clock.
+    pub(crate) fn stop(self) -> Series {
+        let anchor = Anchor::now();
+        let mut samples: Vec<Sample> = Vec::new();
+        while samples.len() < SAMPLES_MAX {
+            let role = self.role;
+            let Ok(Answer::Samples { samples: come, more }) =
+                self.agent.ask(&Request::Samples { role })
+            else {
+                break;
+            };
+            let own = come.into_iter();
+            samples.extend(own.filter_map(|sample| anchor.sample(sample, self.ahead_ns)));
+            if !more {
+                break;
+            }
+        }
+        Series(samples)
+    }
+
+    pub(crate) fn role(&self) -> Role {
+        self.role
+    }
+
+    pub(crate) fn agent(&self) -> Arc<Agent> {
+        Arc::clone(&self.agent)
+    }
+}
+
+/// A moment in the two ways in which this process has it.
+#[derive(Debug, Clone, Copy)]
+struct Anchor {
+    at: Instant,
+    monotonic_ns: i64,
+}
+
+impl Anchor {
+    fn now() -> Self {
+        Self {
+            at: Instant::now(),
+            monotonic_ns: Reading::now().monotonic_ns,
+        }
+    }
+
+    /// The sample at its moment here; `None` where there was no such moment.
+    fn sample(&self, timed: TimedSample, ahead_ns: i64) -> Option<Sample> {
+        let own_ns = timed.at_ns.checked_sub(ahead_ns)?;
+        let passed_ns = self.monotonic_ns.checked_sub(own_ns)?;
+        let passed = Duration::from_nanos(passed_ns.unsigned_abs());
+        let at = match passed_ns >= 0 {
+            true => self.at.checked_sub(passed),
+            false => self.at.checked_add(passed),
+        };
+        Some(Sample {
+            at: at?,
+            ..timed.sample
+        })
+    }
+}
+
+/// As a sampler keeps at most.
+const SAMPLES_MAX: usize = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sampling::Sampler;
+
+    #[test]
+    fn samples_come_at_the_moment_that_they_were_taken() {
+        let pid = std::process::id() as i32;
+        let sample = Sampler::start(&[pid], Duration::from_secs(3600)).stop().0.remove(0);
+        let anchor = Anchor {
+            at: Instant::now() + Duration::from_secs(100),
+            monotonic_ns: 500_000_000_000,
+        };
+        // The other host has been up for a day longer.
+        let ahead_ns = 86_400_000_000_000;
+        let at = |own_ns: i64| {
+            let sample = sample.clone();
+            let at_ns = own_ns + ahead_ns;
+            anchor.sample(TimedSample { at_ns, sample }, ahead_ns).unwrap().at
+        };
+        assert_eq!(at(499_000_000_000), anchor.at - Duration::from_secs(1));
+        assert_eq!(at(500_250_000_000), anchor.at + Duration::from_millis(250));
+    }
+}

@@ -1,0 +1,307 @@
+//! What an agent does for its lab. When a session ends, so does all that it has started.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use moonwire_report::Cell;
+use rustix::process::{Resource, getrlimit};
+use tempfile::TempDir;
+
+use super::SILENCE_MAX;
+use super::wire::{
+    Answer, LINE_BYTES_MAX, Lineup, Preparation, Prepared, Reading, Request, Role,
+    SAMPLES_PER_LINE, Started, TimedSample, Wire, WireError,
+};
+use crate::battle::{SAMPLING_PERIOD, Spread};
+use crate::cgroup::{CpuGroup, CpuLimits};
+use crate::contestant::{
+    Kind, Roster, RunningStack, StackSpec, Surroundings, write_certificate_for,
+};
+use crate::environment;
+use crate::rations::Rations;
+use crate::sampling::{Sample, Sampler};
+use crate::scenario::{BACKENDS_MAX, WORKERS_MAX};
+
+/// What an agent has for any lab.
+#[derive(Debug)]
+pub(super) struct Means {
+    pub(super) roster: Roster,
+    pub(super) program: PathBuf,
+    pub(super) peers: PathBuf,
+}
+
+/// A lab that has been let in, and what was started for it.
+pub(super) struct Session<'a> {
+    means: &'a Means,
+    around: Surroundings,
+    rations: Option<Rations>,
+    stack: Option<RunningStack>,
+    samplers: BTreeMap<Role, Sampler>,
+    unsent: BTreeMap<Role, VecDeque<Sample>>,
+    spread: Spread,
+    /// How many stacks there were.
+    stacks: usize,
+    /// Files of the contestants; removed with this.
+    folder: TempDir,
+}
+
+impl<'a> Session<'a> {
+    /// Begins; the lab reaches this host at `address`. The error is a sentence.
+    pub(super) fn new(means: &'a Means, address: IpAddr) -> Result<Self, String> {
+        if !address.is_ipv4() {
+            return Err(format!(
+                "you reach me at {address}, and contestants are told IPv4 addresses only: name me \
+                 by one"
+            ));
+        }
+        let folder = tempfile::tempdir();
+        let folder = folder.map_err(|error| format!("there is no folder for files: {error}"))?;
+        let mut around = Surroundings::new(&means.program, &means.peers, folder.path());
+        around.address = address;
+        Ok(Self {
+            means,
+            around,
+            rations: None,
+            stack: None,
+            samplers: BTreeMap::new(),
+            unsent: BTreeMap::new(),
+            spread: Spread::default(),
+            stacks: 0,
+            folder,
+        })
+    }
+
+    /// Does what the lab asks for until it is gone, and says how that was seen.
+    pub(super) fn run(mut self, wire: &mut Wire) -> WireError {
+        loop {
+            let received = wire.receive::<Request>(SILENCE_MAX, LINE_BYTES_MAX);
+            let (request, arrived) = match received {
+                Ok(received) => received,
+                Err(error) => return error,
+            };
+            let answer = match request {
+                // As soon as it can be, so that little lies between the readings.
+                Request::Clock => Answer::Clock {
+                    arrived,
+                    left: Reading::now(),
+                },
+                other => self
+                    .answer(other)
+                    .unwrap_or_else(|sentence| Answer::Failed { sentence }),
+            };
+            if let Err(error) = wire.send(&answer) {
+                return error;
+            }
+        }
+    }
+
+    fn answer(&mut self, request: Request) -> Result<Answer, String> {
+        match request {
+            Request::Hello { .. } | Request::Clock => Err("that was said already".to_owned()),
+            Request::Prepare(preparation) => self.prepare(&preparation),
+            Request::Alive { look } => Ok(self.alive(look)),
+            Request::Start(lineup) => self.start(&lineup),
+            Request::Watch { role } => self.watch(role),
+            Request::Samples { role } => Ok(self.samples(role)),
+            Request::Spread => Ok(Answer::Spread {
+                shares: std::mem::take(&mut self.spread).end(),
+            }),
+            Request::Kill => {
+                self.running()?.kill_measured();
+                Ok(Answer::Done)
+            }
+            Request::StartAgain => {
+                let stack = self.stack.as_mut().ok_or(NOTHING_RUNS)?;
+                let again = stack.start_measured_again();
+                again.map_err(|error| error.to_string())?;
+                Ok(Answer::Done)
+            }
+            Request::Death { in_trouble } => Ok(Answer::Death {
+                sentence: self.running()?.death(&cell(in_trouble)),
+            }),
+            Request::Stop => {
+                let stack = self.stack.take().ok_or(NOTHING_RUNS)?;
+                self.forget();
+                let stopped = stack.stop()?;
+                Ok(Answer::Stopped {
+                    killed: stopped.killed,
+                    counted: stopped.counted,
+                })
+            }
+        }
+    }
+
+    fn running(&self) -> Result<&RunningStack, String> {
+        let stack = self.stack.as_ref();
+        stack.ok_or_else(|| NOTHING_RUNS.to_owned())
+    }
+
+    fn prepare(&mut self, asked: &Preparation) -> Result<Answer, String> {
+        let limit = |asked: Option<f64>| {
+            let text = asked.map(|processors| processors.to_string());
+            text.map_or(Ok(None), |text| CpuLimits::parse(&text))
+        };
+        self.rations = Some(Rations::of(CpuLimits {
+            server: limit(asked.server_cpu_limit)?,
+            proxy: limit(asked.proxy_cpu_limit)?,
+            client: None,
+        })?);
+        self.around.replies = asked.replies;
+        let mut versions = BTreeMap::new();
+        let of_kind = |kind, names: &[String]| -> Result<Vec<_>, String> {
+            let named = names.iter();
+            named.map(|name| self.means.roster.one(kind, name)).collect()
+        };
+        let servers = of_kind(Kind::Server, &asked.servers)?;
+        let proxies = of_kind(Kind::Proxy, &asked.proxies)?;
+        for contestant in servers.iter().chain(&proxies) {
+            if contestant.has_process() {
+                versions.insert(contestant.name(), contestant.version(&self.around)?);
+            }
+        }
+        let Surroundings {
+            address,
+            certificate,
+            key,
+            ..
+        } = &self.around;
+        write_certificate_for(*address, certificate, key)?;
+        let text = std::fs::read_to_string(certificate);
+        Ok(Answer::Prepared(Box::new(Prepared {
+            environment: environment::describe(Vec::new(), 0),
+            versions,
+            certificate: text.map_err(|error| format!("no certificate: {error}"))?,
+            descriptors_max: getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX),
+        })))
+    }
+
+    fn start(&mut self, lineup: &Lineup) -> Result<Answer, String> {
+        if self.stack.is_some() {
+            return Err("contestants run already: one cell at a time".to_owned());
+        }
+        check(lineup)?;
+        let backend = self.means.roster.one(Kind::Server, &lineup.backend)?;
+        let proxy = lineup.proxy.as_ref();
+        let proxy = proxy.map(|name| self.means.roster.one(Kind::Proxy, name));
+        let proxy = proxy.transpose()?;
+        let is_proxied = proxy.as_ref().is_some_and(|proxy| proxy.has_process());
+        let rations = self.rations.as_ref().filter(|_| lineup.is_limited);
+        let group = |is_there, make: fn(&Rations) -> _| match rations.filter(|_| is_there) {
+            Some(rations) => make(rations),
+            None => Ok(None),
+        };
+        let spec = StackSpec {
+            backend: &backend,
+            backends: lineup.backends,
+            backend_workers: lineup.backend_workers,
+            backend_cpus: &[],
+            backend_group: group(true, Rations::server)?,
+            proxy: proxy.as_ref(),
+            proxy_workers: lineup.proxy_workers,
+            proxy_cpus: &[],
+            proxy_group: group(is_proxied, Rations::proxy)?,
+            tls: lineup.tls,
+        };
+        self.stacks += 1;
+        let place: &Path = self.folder.path();
+        let place = place.join(format!("cell{}", self.stacks));
+        let stack = RunningStack::start(&spec, &self.around, &place);
+        let stack = stack.map_err(|error| error.to_string())?;
+        let processors = |group: Option<&Arc<CpuGroup>>| {
+            group.map(|group| group.processors())
+        };
+        let started = Started {
+            urls: stack.urls().to_vec(),
+            amplify_urls: stack.amplify_urls().to_vec(),
+            broadcast_urls: stack.broadcast_urls().to_vec(),
+            has_proxy: is_proxied,
+            measured_cpu_limit: processors(stack.measured_group()),
+            backend_cpu_limit: processors(stack.backend_group()),
+        };
+        self.stack = Some(stack);
+        Ok(Answer::Started(started))
+    }
+
+    fn watch(&mut self, role: Role) -> Result<Answer, String> {
+        let stack = self.running()?;
+        let (roots, group) = match role {
+            Role::Measured => (stack.measured_roots(), stack.measured_group()),
+            Role::Backends => (stack.backend_roots(), stack.backend_group()),
+        };
+        let sampler = Sampler::start_in(&roots, group.cloned(), SAMPLING_PERIOD);
+        if role == Role::Measured {
+            self.spread = Spread::begin(stack);
+        }
+        self.unsent.remove(&role);
+        self.samplers.insert(role, sampler);
+        Ok(Answer::Done)
+    }
+
+    fn samples(&mut self, role: Role) -> Answer {
+        let unsent = self.unsent.entry(role).or_default();
+        if let Some(sampler) = self.samplers.remove(&role) {
+            unsent.extend(sampler.stop().0);
+        }
+        let (now, reading) = (Instant::now(), Reading::now());
+        let timed = |sample: Sample| TimedSample {
+            at_ns: reading.monotonic_ns - now.duration_since(sample.at).as_nanos() as i64,
+            sample,
+        };
+        let length = unsent.len().min(SAMPLES_PER_LINE);
+        Answer::Samples {
+            samples: unsent.drain(..length).map(timed).collect(),
+            more: !unsent.is_empty(),
+        }
+    }
+
+    fn alive(&mut self, look: bool) -> Answer {
+        if look {
+            self.spread.look();
+        }
+        let usage = self.samplers.iter();
+        // Whose they are is known to the lab.
+        let usage = usage.filter_map(|(role, sampler)| Some((*role, sampler.newest().usage("")?)));
+        Answer::Alive {
+            usage: usage.collect(),
+        }
+    }
+
+    fn forget(&mut self) {
+        self.samplers.clear();
+        self.unsent.clear();
+        self.spread = Spread::default();
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        if let Some(stack) = &self.stack {
+            stack.kill();
+        }
+    }
+}
+
+/// Numbers that come over the wire have the bounds of a scenario.
+fn check(lineup: &Lineup) -> Result<(), String> {
+    let workers = [lineup.backend_workers, lineup.proxy_workers];
+    let are_few = workers.iter().all(|workers| (1..=WORKERS_MAX).contains(workers));
+    match are_few && (1..=BACKENDS_MAX as usize).contains(&lineup.backends) {
+        true => Ok(()),
+        false => Err(format!(
+            "there are from 1 to {BACKENDS_MAX} backends and from 1 to {WORKERS_MAX} workers"
+        )),
+    }
+}
+
+/// What the death of a server is judged by.
+fn cell(in_trouble: bool) -> Cell {
+    Cell {
+        ended_early: in_trouble.then(|| "in trouble".to_owned()),
+        ..Cell::default()
+    }
+}
+
+const NOTHING_RUNS: &str = "no contestant runs";

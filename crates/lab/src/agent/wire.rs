@@ -1,0 +1,340 @@
+//! What a lab and its agent say to each other: a line of JSON each, one answer to each request.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{IpAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use moonwire_report::{BackendShare, Counted, Environment};
+use rustix::time::{ClockId, clock_gettime};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::token::Token;
+use crate::sampling::{Sample, Usage};
+
+/// Of the messages. Both ends have the same one, or do not talk.
+pub(super) const VERSION: u32 = 1;
+/// The longest line; [`SAMPLES_PER_LINE`] samples are less than half of it.
+pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
+/// The longest line of somebody who has not shown the token.
+pub(super) const HELLO_BYTES_MAX: usize = 4096;
+/// Samples that go in one line.
+pub(super) const SAMPLES_PER_LINE: usize = 1000;
+
+/// From the lab.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case")]
+pub(super) enum Request {
+    /// Always the first.
+    Hello {
+        version: u32,
+        #[serde(default)]
+        token: Option<Token>,
+    },
+    /// Once, before anything is started.
+    Prepare(Preparation),
+    /// What time is it?
+    Clock,
+    /// The lab is still there. With `look`, connections of the servers are counted.
+    Alive { look: bool },
+    /// Starts contestants.
+    Start(Lineup),
+    /// Begins to sample a role.
+    Watch { role: Role },
+    /// Ends that, and asks for the samples until there are no more.
+    Samples { role: Role },
+    /// How connections and work were spread over several servers since they were watched.
+    Spread,
+    /// Kills what is measured.
+    Kill,
+    /// Starts it again, at the same ports.
+    StartAgain,
+    /// Who has ended.
+    Death { in_trouble: bool },
+    /// Stops all that was started.
+    Stop,
+}
+
+/// What there will be to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Preparation {
+    /// Names of servers that take part.
+    pub(crate) servers: Vec<String>,
+    /// Names of proxies that take part.
+    pub(crate) proxies: Vec<String>,
+    /// Replies of an amplifying service.
+    pub(crate) replies: u32,
+    /// What the servers of a cell may use of the processors.
+    pub(crate) server_cpu_limit: Option<f64>,
+    /// What a proxy may use of them.
+    pub(crate) proxy_cpu_limit: Option<f64>,
+}
+
+/// Which contestants to start, by names that the agent knows.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Lineup {
+    pub(crate) backend: String,
+    pub(crate) backends: usize,
+    pub(crate) backend_workers: u32,
+    pub(crate) proxy: Option<String>,
+    pub(crate) proxy_workers: u32,
+    pub(crate) tls: bool,
+    /// Whether the limits on CPU hold for them.
+    pub(crate) is_limited: bool,
+}
+
+/// Whose samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Role {
+    /// The proxy, or the servers if there is none.
+    Measured,
+    /// The servers behind a proxy.
+    Backends,
+}
+
+/// From the agent.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub(super) enum Answer {
+    /// The lab has it from now on, and reaches it at this address.
+    Welcome { address: IpAddr },
+    /// It does not talk to this lab; a sentence. Nothing follows.
+    Refused { sentence: String },
+    /// What was asked for cannot be done; a sentence.
+    Failed { sentence: String },
+    Prepared(Box<Prepared>),
+    Clock { arrived: Reading, left: Reading },
+    Alive { usage: BTreeMap<Role, Usage> },
+    Started(Started),
+    Samples { samples: Vec<TimedSample>, more: bool },
+    Spread { shares: Vec<BackendShare> },
+    Death { sentence: Option<String> },
+    Stopped {
+        killed: Vec<String>,
+        counted: Option<Counted>,
+    },
+    Done,
+}
+
+/// The agent's host.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Prepared {
+    pub(crate) environment: Environment,
+    /// Of those that take part, by their names.
+    pub(crate) versions: BTreeMap<String, String>,
+    /// That of all contestants, in PEM. Its key stays there.
+    pub(crate) certificate: String,
+    /// The most descriptors that a process may have.
+    pub(crate) descriptors_max: u64,
+}
+
+/// Where contestants are that were started.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Started {
+    pub(crate) urls: Vec<String>,
+    pub(crate) amplify_urls: Vec<String>,
+    pub(crate) broadcast_urls: Vec<String>,
+    pub(crate) has_proxy: bool,
+    pub(crate) measured_cpu_limit: Option<f64>,
+    pub(crate) backend_cpu_limit: Option<f64>,
+}
+
+/// A sample with the time of the agent's monotonic clock.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct TimedSample {
+    pub(super) at_ns: i64,
+    #[serde(flatten)]
+    pub(super) sample: Sample,
+}
+
+/// Both clocks of a host at one moment.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Reading {
+    pub(super) real_ns: i64,
+    pub(super) monotonic_ns: i64,
+}
+
+impl Reading {
+    pub(super) fn now() -> Self {
+        Self {
+            real_ns: clock_ns(ClockId::Realtime),
+            monotonic_ns: clock_ns(ClockId::Monotonic),
+        }
+    }
+}
+
+fn clock_ns(clock: ClockId) -> i64 {
+    let time = clock_gettime(clock);
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub(super) struct Wire {
+    stream: BufReader<TcpStream>,
+}
+
+/// Why nothing more comes. Displays as a clause.
+#[derive(Debug)]
+pub(super) enum WireError {
+    Closed,
+    Silent(Duration),
+    TooLong(usize),
+    Unreadable(serde_json::Error),
+    System(io::Error),
+}
+
+impl fmt::Display for WireError {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => to.write_str("the connection was closed"),
+            Self::Silent(time) => write!(to, "nothing came for {time:?}"),
+            Self::TooLong(bytes) => write!(to, "a line was longer than {bytes} bytes"),
+            Self::Unreadable(error) => write!(to, "what came was not understood: {error}"),
+            Self::System(error) => write!(to, "{error}"),
+        }
+    }
+}
+
+impl Wire {
+    pub(super) fn new(stream: TcpStream) -> io::Result<Self> {
+        // A time that waits for company to be sent is late.
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
+        Ok(Self {
+            stream: BufReader::new(stream),
+        })
+    }
+
+    pub(super) fn send(&mut self, message: &impl Serialize) -> Result<(), WireError> {
+        let mut line = serde_json::to_vec(message).map_err(WireError::Unreadable)?;
+        line.push(b'\n');
+        let sent = self.stream.get_mut().write_all(&line);
+        sent.map_err(WireError::System)
+    }
+
+    /// The next message, and when it was here.
+    pub(super) fn receive<T: DeserializeOwned>(
+        &mut self,
+        patience: Duration,
+        bytes_max: usize,
+    ) -> Result<(T, Reading), WireError> {
+        let line = self.line(patience, bytes_max)?;
+        let arrived = Reading::now();
+        let message = serde_json::from_slice(&line).map_err(WireError::Unreadable)?;
+        Ok((message, arrived))
+    }
+
+    /// The deadline is that of the whole line: who sends a byte now and then is not there.
+    fn line(&mut self, patience: Duration, bytes_max: usize) -> Result<Vec<u8>, WireError> {
+        let deadline = Instant::now() + patience;
+        let mut line = Vec::new();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(WireError::Silent(patience));
+            }
+            let timeout = self.stream.get_ref().set_read_timeout(Some(left));
+            timeout.map_err(WireError::System)?;
+            let come = match self.stream.fill_buf() {
+                Ok([]) => return Err(WireError::Closed),
+                Ok(come) => come,
+                Err(error) if is_passing(&error) => continue,
+                Err(error) => return Err(WireError::System(error)),
+            };
+            let end = come.iter().position(|byte| *byte == b'\n');
+            let taken = end.unwrap_or(come.len());
+            if line.len() + taken > bytes_max {
+                return Err(WireError::TooLong(bytes_max));
+            }
+            line.extend_from_slice(&come[..taken]);
+            self.stream.consume(taken + usize::from(end.is_some()));
+            if end.is_some() {
+                return Ok(line);
+            }
+        }
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
+}
+
+/// Who does not read for so long is not there.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn pair() -> (TcpStream, Wire) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, Wire::new(listener.accept().unwrap().0).unwrap())
+    }
+
+    fn receive(wire: &mut Wire) -> Result<Request, WireError> {
+        let received = wire.receive(Duration::from_secs(20), 64);
+        received.map(|(request, _)| request)
+    }
+
+    #[test]
+    fn lines_have_a_bound_and_are_requests() {
+        let (mut near, mut wire) = pair();
+        near.write_all(b"{\"request\":\"clock\"}\n{\"request\":\"alive\",\"look\":true}\nls\n")
+            .unwrap();
+        near.write_all(&[b'x'; 65]).unwrap();
+        assert!(matches!(receive(&mut wire), Ok(Request::Clock)));
+        assert!(matches!(receive(&mut wire), Ok(Request::Alive { look: true })));
+        assert!(matches!(receive(&mut wire), Err(WireError::Unreadable(_))));
+        assert!(matches!(receive(&mut wire), Err(WireError::TooLong(64))));
+    }
+
+    #[test]
+    fn whoever_is_gone_or_silent_is_told_apart() {
+        let (near, mut wire) = pair();
+        let silent = wire.receive::<Request>(Duration::from_millis(10), 64);
+        assert!(matches!(silent, Err(WireError::Silent(_))), "{silent:?}");
+        drop(near);
+        assert!(matches!(receive(&mut wire), Err(WireError::Closed)));
+    }
+
+    #[test]
+    fn samples_keep_all_that_they_hold_and_fit_into_a_line() {
+        let sampler = crate::sampling::Sampler::start(
+            &[std::process::id() as i32],
+            Duration::from_secs(3600),
+        );
+        let mut sample = sampler.stop().0.remove(0);
+        sample.throttling = Some(crate::cgroup::Throttling {
+            throttled_ns: u64::MAX,
+            ..Default::default()
+        });
+        let samples: Vec<TimedSample> = (0..SAMPLES_PER_LINE as i64)
+            .map(|at_ns| TimedSample {
+                at_ns: i64::MAX - at_ns,
+                sample: sample.clone(),
+            })
+            .collect();
+        let line = serde_json::to_vec(&Answer::Samples {
+            samples,
+            more: true,
+        });
+        let line = line.unwrap();
+        assert!(line.len() < LINE_BYTES_MAX / 2, "{}", line.len());
+        let Answer::Samples { samples, more } = serde_json::from_slice(&line).unwrap() else {
+            panic!("another answer");
+        };
+        assert!(more && samples.len() == SAMPLES_PER_LINE);
+        let last = samples.last().unwrap();
+        assert_eq!(last.at_ns, i64::MAX - (SAMPLES_PER_LINE as i64 - 1));
+        let without_time = |it: &Sample| serde_json::to_value(it).unwrap();
+        assert_eq!(without_time(&last.sample), without_time(&sample));
+    }
+}
