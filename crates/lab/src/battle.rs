@@ -244,9 +244,14 @@ pub fn battle(
         run.environment.elapsed_s = started.elapsed().as_secs_f64();
         note_progress(&mut run, index + 1, planned);
         run.content = Content::Bench(cells.clone());
+        let lost = host.lost();
+        if let Some(error) = &lost {
+            let notes = &mut run.environment.notes;
+            notes.insert(PARTIAL.to_owned(), error.to_string());
+        }
         // After each, so that a machine that goes down leaves what was measured.
         folder.write_run(&run)?;
-        if let Some(error) = host.lost() {
+        if let Some(error) = lost {
             return Err(error);
         }
     }
@@ -346,7 +351,7 @@ fn describe(
         ("placement", host.placement(cores)),
         ("backends", backend),
         ("tls", TLS_POLICY.to_owned()),
-        ("link", path.link.kind().to_string()),
+        ("link", host.link(path)),
     ];
     let notes = notes.map(|(name, text)| (name.to_owned(), text));
     environment.notes.extend(notes);

@@ -331,7 +331,10 @@ mod tests {
         );
         let never = one_way_ns(now_ms, i64::MAX, 1_000_000, 5_000_000, one_clock);
         assert_eq!(never, None);
-        assert_eq!(one_way_ns(now_ms, -1, 1_000_000, 5_000_000, one_clock), None);
+        assert_eq!(
+            one_way_ns(now_ms, -1, 1_000_000, 5_000_000, one_clock),
+            None
+        );
     }
 
     #[test]

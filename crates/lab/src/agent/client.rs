@@ -13,8 +13,7 @@ use moonwire_report::BackendShare;
 use super::clock::{Estimate, Exchange};
 use super::token::Token;
 use super::wire::{
-    Answer, LINE_BYTES_MAX, Preparation, Prepared, Reading, Request, Role, VERSION, Wire,
-    WireError,
+    Answer, LINE_BYTES_MAX, Preparation, Prepared, Reading, Request, Role, VERSION, Wire, WireError,
 };
 use super::{AgentError, HEARTBEAT, SILENCE_MAX};
 use crate::sampling::Usage;

@@ -76,7 +76,13 @@ mod tests {
     use super::*;
 
     /// An exchange whose ways take so long, with clocks that differ by `offset_ns`.
-    fn exchange(sent_ns: i64, there_ns: i64, held_ns: i64, back_ns: i64, offset_ns: i64) -> Exchange {
+    fn exchange(
+        sent_ns: i64,
+        there_ns: i64,
+        held_ns: i64,
+        back_ns: i64,
+        offset_ns: i64,
+    ) -> Exchange {
         let arrived_ns = sent_ns + there_ns + offset_ns;
         Exchange {
             sent_ns,
@@ -95,7 +101,10 @@ mod tests {
         let one = exchange(1_000_000, 40_000, 5_000_000, 40_000, -7_000_000_000);
         let estimate = Estimate::of(&[one]).unwrap();
         assert_eq!(estimate.offset_ns, -7_000_000_000);
-        assert_eq!((estimate.bound_ns, estimate.round_trip_ns), (40_000, 80_000));
+        assert_eq!(
+            (estimate.bound_ns, estimate.round_trip_ns),
+            (40_000, 80_000)
+        );
     }
 
     #[test]

@@ -105,8 +105,10 @@ impl RemoteSampler {
         let mut samples: Vec<Sample> = Vec::new();
         while samples.len() < SAMPLES_MAX {
             let role = self.role;
-            let Ok(Answer::Samples { samples: come, more }) =
-                self.agent.ask(&Request::Samples { role })
+            let Ok(Answer::Samples {
+                samples: come,
+                more,
+            }) = self.agent.ask(&Request::Samples { role })
             else {
                 break;
             };
@@ -170,7 +172,10 @@ mod tests {
     #[test]
     fn samples_come_at_the_moment_that_they_were_taken() {
         let pid = std::process::id() as i32;
-        let sample = Sampler::start(&[pid], Duration::from_secs(3600)).stop().0.remove(0);
+        let sample = Sampler::start(&[pid], Duration::from_secs(3600))
+            .stop()
+            .0
+            .remove(0);
         let anchor = Anchor {
             at: Instant::now() + Duration::from_secs(100),
             monotonic_ns: 500_000_000_000,
@@ -180,7 +185,10 @@ mod tests {
         let at = |own_ns: i64| {
             let sample = sample.clone();
             let at_ns = own_ns + ahead_ns;
-            anchor.sample(TimedSample { at_ns, sample }, ahead_ns).unwrap().at
+            anchor
+                .sample(TimedSample { at_ns, sample }, ahead_ns)
+                .unwrap()
+                .at
         };
         assert_eq!(at(499_000_000_000), anchor.at - Duration::from_secs(1));
         assert_eq!(at(500_250_000_000), anchor.at + Duration::from_millis(250));

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::AgentError;
 use super::session::{Means, Session};
 use super::token::Token;
 use super::wire::{Answer, HELLO_BYTES_MAX, Request, VERSION, Wire, WireError};
-use super::AgentError;
 use crate::contestant::Roster;
 
 /// What an agent is.
@@ -54,7 +54,9 @@ pub fn agent(
     let cannot = |error| AgentError::Listen(spec.listen, error);
     let listener = TcpListener::bind(spec.listen).map_err(cannot)?;
     listener.set_nonblocking(true).map_err(cannot)?;
-    observer(&AgentEvent::Listening(listener.local_addr().map_err(cannot)?));
+    observer(&AgentEvent::Listening(
+        listener.local_addr().map_err(cannot)?,
+    ));
     let (news, events) = mpsc::channel();
     let desk = Arc::new(Desk {
         means: Means {
@@ -133,7 +135,9 @@ fn attend(desk: &Desk, stream: TcpStream, peer: SocketAddr) -> Result<WireError,
     let handle = stream.try_clone().map_err(unusable)?;
     let mut wire = Wire::new(stream).map_err(unusable)?;
     let hello = wire.receive::<Request>(HELLO_PATIENCE, HELLO_BYTES_MAX);
-    let hello = hello.map(|(request, _)| request).map_err(|error| error.to_string());
+    let hello = hello
+        .map(|(request, _)| request)
+        .map_err(|error| error.to_string());
     let admitted = hello.and_then(|request| {
         check(desk, &request)?;
         let place = Place::take(desk, peer, handle)?;

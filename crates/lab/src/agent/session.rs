@@ -153,7 +153,9 @@ impl<'a> Session<'a> {
         let mut versions = BTreeMap::new();
         let of_kind = |kind, names: &[String]| -> Result<Vec<_>, String> {
             let named = names.iter();
-            named.map(|name| self.means.roster.one(kind, name)).collect()
+            named
+                .map(|name| self.means.roster.one(kind, name))
+                .collect()
         };
         let servers = of_kind(Kind::Server, &asked.servers)?;
         let proxies = of_kind(Kind::Proxy, &asked.proxies)?;
@@ -210,9 +212,7 @@ impl<'a> Session<'a> {
         let place = place.join(format!("cell{}", self.stacks));
         let stack = RunningStack::start(&spec, &self.around, &place);
         let stack = stack.map_err(|error| error.to_string())?;
-        let processors = |group: Option<&Arc<CpuGroup>>| {
-            group.map(|group| group.processors())
-        };
+        let processors = |group: Option<&Arc<CpuGroup>>| group.map(|group| group.processors());
         let started = Started {
             urls: stack.urls().to_vec(),
             amplify_urls: stack.amplify_urls().to_vec(),
@@ -287,7 +287,9 @@ impl Drop for Session<'_> {
 /// Numbers that come over the wire have the bounds of a scenario.
 fn check(lineup: &Lineup) -> Result<(), String> {
     let workers = [lineup.backend_workers, lineup.proxy_workers];
-    let are_few = workers.iter().all(|workers| (1..=WORKERS_MAX).contains(workers));
+    let are_few = workers
+        .iter()
+        .all(|workers| (1..=WORKERS_MAX).contains(workers));
     match are_few && (1..=BACKENDS_MAX as usize).contains(&lineup.backends) {
         true => Ok(()),
         false => Err(format!(

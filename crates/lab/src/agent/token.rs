@@ -75,6 +75,9 @@ mod tests {
         let sentence = Token::read(file.path()).unwrap_err();
         assert!(sentence.contains("at least 16"), "{sentence}");
         let sentence = Token::read(Path::new("/none")).unwrap_err();
-        assert!(sentence.starts_with("/none: it cannot be read"), "{sentence}");
+        assert!(
+            sentence.starts_with("/none: it cannot be read"),
+            "{sentence}"
+        );
     }
 }

@@ -100,18 +100,36 @@ pub(crate) enum Role {
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub(super) enum Answer {
     /// The lab has it from now on, and reaches it at this address.
-    Welcome { address: IpAddr },
+    Welcome {
+        address: IpAddr,
+    },
     /// It does not talk to this lab; a sentence. Nothing follows.
-    Refused { sentence: String },
+    Refused {
+        sentence: String,
+    },
     /// What was asked for cannot be done; a sentence.
-    Failed { sentence: String },
+    Failed {
+        sentence: String,
+    },
     Prepared(Box<Prepared>),
-    Clock { arrived: Reading, left: Reading },
-    Alive { usage: BTreeMap<Role, Usage> },
+    Clock {
+        arrived: Reading,
+        left: Reading,
+    },
+    Alive {
+        usage: BTreeMap<Role, Usage>,
+    },
     Started(Started),
-    Samples { samples: Vec<TimedSample>, more: bool },
-    Spread { shares: Vec<BackendShare> },
-    Death { sentence: Option<String> },
+    Samples {
+        samples: Vec<TimedSample>,
+        more: bool,
+    },
+    Spread {
+        shares: Vec<BackendShare>,
+    },
+    Death {
+        sentence: Option<String>,
+    },
     Stopped {
         killed: Vec<String>,
         counted: Option<Counted>,
@@ -291,7 +309,10 @@ mod tests {
             .unwrap();
         near.write_all(&[b'x'; 65]).unwrap();
         assert!(matches!(receive(&mut wire), Ok(Request::Clock)));
-        assert!(matches!(receive(&mut wire), Ok(Request::Alive { look: true })));
+        assert!(matches!(
+            receive(&mut wire),
+            Ok(Request::Alive { look: true })
+        ));
         assert!(matches!(receive(&mut wire), Err(WireError::Unreadable(_))));
         assert!(matches!(receive(&mut wire), Err(WireError::TooLong(64))));
     }

@@ -85,7 +85,7 @@ pub(super) fn search(
     if found.capacity.lowest_failed.is_none() && !site.is_stopped() {
         found.capacity.limit = None;
     }
-    let stopped = cell::end(stack)?;
+    let stopped = site.end(stack)?;
     for objection in cell::objections(&stopped) {
         if let Some(last) = found.cells.last_mut() {
             last.assessment.add(Verdict::Suspect, objection);

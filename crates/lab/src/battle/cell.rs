@@ -12,15 +12,15 @@ use moonwire_load::{
 };
 use moonwire_report::{Cell, Server, Verdict};
 
-use super::{clocks, counted};
 use super::cross_check::cross_check;
 use super::fault::{Aftermath, inflict};
+use super::host::{Host, There};
 use super::limit::{Use, rationed};
 use super::path::Path;
 use super::plan::Bout;
-use super::host::{Host, There};
 use super::stack::{Shares, Stack, Told, Watcher};
 use super::{BattleError, BattleEvent, BattleObserver, BattlePlace, BattleSpec};
+use super::{clocks, counted};
 use crate::agent::{Estimate, Lineup, RemoteStack, Role};
 use crate::bench::merge::{self, Phases};
 use crate::bench::plan::{Cores, core_list};
@@ -91,7 +91,7 @@ impl<'a> Site<'a> {
         };
         let mut cell = self.measure(bout, &mut stack, &mut on_progress);
         cross_check(self, bout, &stack, &mut cell);
-        let stopped = end(stack)?;
+        let stopped = self.end(stack)?;
         for objection in objections(&stopped) {
             cell.assessment.add(Verdict::Suspect, objection);
         }
@@ -99,6 +99,17 @@ impl<'a> Site<'a> {
             counted::compare(&mut cell, counted, bout, self.spec);
         }
         Ok(cell)
+    }
+
+    /// Stops all of it. What ran at an agent that is lost has ended, and its cell says so.
+    pub(super) fn end(&self, stack: Stack) -> Result<StoppedStack, BattleError> {
+        match stack.stop() {
+            Err(_) if self.host.lost().is_some() => Ok(StoppedStack {
+                killed: Vec::new(),
+                counted: None,
+            }),
+            stopped => stopped.map_err(BattleError::Output),
+        }
     }
 
     /// Where the files of its processes go.
@@ -346,14 +357,7 @@ impl<'a> Site<'a> {
     }
 
     /// Puts what was seen into the cell, and judges whose figures they are.
-    fn add(
-        &self,
-        cell: &mut Cell,
-        bout: &Bout,
-        stack: &Stack,
-        seen: &Seen,
-        died: Option<String>,
-    ) {
+    fn add(&self, cell: &mut Cell, bout: &Bout, stack: &Stack, seen: &Seen, died: Option<String>) {
         cell.parameters = bout.load.parameters.clone();
         cell.contest = Some(bout.contest());
         let cores = core_list(&self.cores.server);
@@ -403,11 +407,6 @@ impl<'a> Site<'a> {
             processors: self.host.processors(&self.cores) as f64,
         }
     }
-}
-
-/// Stops all of it.
-pub(super) fn end(stack: Stack) -> Result<StoppedStack, BattleError> {
-    stack.stop().map_err(BattleError::Output)
 }
 
 /// What is to be said of those that did not end by themselves.

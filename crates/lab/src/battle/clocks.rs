@@ -88,7 +88,12 @@ mod tests {
     #[test]
     fn the_bound_of_both_estimates_is_told() {
         let mut cell = cell();
-        settle(&mut cell, estimate(-900, 100), Ok(Some(estimate(-700, 200))), BOUND);
+        settle(
+            &mut cell,
+            estimate(-900, 100),
+            Ok(Some(estimate(-700, 200))),
+            BOUND,
+        );
         let clock = cell.latency.one_way.clock().unwrap();
         assert_eq!((clock.offset_ns, clock.bound_ns), (-900_000, 400_000));
         assert!(cell.latency.one_way.histogram().is_some());
@@ -98,9 +103,17 @@ mod tests {
     #[test]
     fn what_is_known_too_badly_is_refused_with_its_bound() {
         let mut cell = cell();
-        settle(&mut cell, estimate(0, 100), Ok(Some(estimate(301, 200))), BOUND);
+        settle(
+            &mut cell,
+            estimate(0, 100),
+            Ok(Some(estimate(301, 200))),
+            BOUND,
+        );
         let refusal = cell.latency.one_way.refusal().unwrap();
-        assert!(refusal.contains("501.0 us only, and 'one_way_bound' is 500.0 us"), "{refusal}");
+        assert!(
+            refusal.contains("501.0 us only, and 'one_way_bound' is 500.0 us"),
+            "{refusal}"
+        );
         assert_eq!(cell.latency.one_way.clock().unwrap().bound_ns, 501_000);
         assert!(cell.intervals[0].one_way.is_none());
     }
@@ -108,11 +121,27 @@ mod tests {
     #[test]
     fn clocks_that_cannot_be_compared_again_are_not_known() {
         let mut cell = cell();
-        settle(&mut cell, estimate(0, 100), Err("the agent is lost".to_owned()), BOUND);
-        assert!(cell.latency.one_way.refusal().unwrap().ends_with("the agent is lost"));
+        settle(
+            &mut cell,
+            estimate(0, 100),
+            Err("the agent is lost".to_owned()),
+            BOUND,
+        );
+        assert!(
+            cell.latency
+                .one_way
+                .refusal()
+                .unwrap()
+                .ends_with("the agent is lost")
+        );
         // An echo has no such latency, whatever the clocks are.
         let mut echo = Cell::default();
-        settle(&mut echo, estimate(0, 100), Ok(Some(estimate(0, 100))), BOUND);
+        settle(
+            &mut echo,
+            estimate(0, 100),
+            Ok(Some(estimate(0, 100))),
+            BOUND,
+        );
         assert_eq!(echo, Cell::default());
     }
 }

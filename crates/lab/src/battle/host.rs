@@ -12,9 +12,7 @@ use super::{BattleError, BattleSpec};
 use crate::agent::{Agent, Preparation, Prepared};
 use crate::bench::plan::{Cores, core_list};
 use crate::cgroup::CpuLimits;
-use crate::contestant::{
-    Contestant, Kind, Surroundings, save, write_certificate,
-};
+use crate::contestant::{Contestant, Kind, Surroundings, save, write_certificate};
 use crate::environment;
 use crate::kernel::Kernel;
 
@@ -114,7 +112,11 @@ impl Host {
     }
 
     /// Puts the certificate that clients trust where they look for it; the error is a sentence.
-    pub(super) fn put_certificate(&self, certificate: &FilePath, key: &FilePath) -> Result<(), String> {
+    pub(super) fn put_certificate(
+        &self,
+        certificate: &FilePath,
+        key: &FilePath,
+    ) -> Result<(), String> {
         match self {
             Self::Here => write_certificate(certificate, key),
             Self::There(there) => save(certificate, &there.prepared.certificate),
@@ -163,6 +165,14 @@ impl Host {
                 there.agent.place(),
                 there.agent.address()
             ),
+        }
+    }
+
+    /// What lies between it and the clients.
+    pub(super) fn link(&self, path: &Path) -> String {
+        match self {
+            Self::Here => path.link.kind().to_string(),
+            Self::There(there) => format!("the network to {}", there.agent.address()),
         }
     }
 

@@ -4,6 +4,7 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod agent;
 mod apps;
 mod attacks;
 mod bad_input;
