@@ -244,30 +244,34 @@ pub fn battle(
         run.environment.elapsed_s = started.elapsed().as_secs_f64();
         note_progress(&mut run, index + 1, planned);
         run.content = Content::Bench(cells.clone());
-        let lost = host.lost();
-        if let Some(error) = &lost {
-            let notes = &mut run.environment.notes;
-            notes.insert(PARTIAL.to_owned(), error.to_string());
-        }
+        let lost = note_lost(&mut run, &host);
         // After each, so that a machine that goes down leaves what was measured.
         folder.write_run(&run)?;
-        if let Some(error) = lost {
-            return Err(error);
-        }
+        lost.map_or(Ok(()), Err)?;
     }
     let interrupted = stop.load(Ordering::Relaxed);
-    if interrupted {
-        note_partial(&mut run, planned);
-    }
-    if !cells.is_empty() {
-        folder.render(&run)?;
-        folder.write_tables(&run)?;
-    }
+    finish(&folder, &mut run, interrupted.then_some(planned))?;
     Ok(BattleOutcome {
         run,
         folder: folder.path().to_owned(),
         interrupted,
     })
+}
+
+/// Draws what there is. `interrupted` is how many cells there should have been.
+fn finish(
+    folder: &ResultFolder,
+    run: &mut Run,
+    interrupted: Option<usize>,
+) -> Result<(), BattleError> {
+    if let Some(planned) = interrupted {
+        note_partial(run, planned);
+    }
+    if !run.cells().is_empty() {
+        folder.render(run)?;
+        folder.write_tables(run)?;
+    }
+    Ok(())
 }
 
 /// A result without cells.
@@ -296,6 +300,14 @@ pub(crate) fn note_progress(run: &mut Run, done: usize, planned: usize) {
             format!("{done} of {planned} bouts are in it: {left} were still to come"),
         ),
     };
+}
+
+/// So does one whose agent is lost, which is the error.
+fn note_lost(run: &mut Run, host: &Host) -> Option<BattleError> {
+    let lost = host.lost()?;
+    let notes = &mut run.environment.notes;
+    notes.insert(PARTIAL.to_owned(), lost.to_string());
+    Some(lost)
 }
 
 /// A result that is only a part says so.

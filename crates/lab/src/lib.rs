@@ -46,4 +46,4 @@ pub use crate::local_server::LocalServer;
 pub use crate::process::inherited::keep_inherited_files;
 pub use crate::process::{ChildProcess, ChildSpec, Exit, ProcessError, Ready};
 pub use crate::sampling::{RareSample, Sample, Sampler, Series, TimedSample, Usage};
-pub use crate::scenario::{Fault, KNOBS, KnobKind, LabScenario, Mistake, SearchPlan};
+pub use crate::scenario::{AgentPlan, Fault, KNOBS, KnobKind, LabScenario, Mistake, SearchPlan};

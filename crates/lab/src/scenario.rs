@@ -3,6 +3,7 @@
 //! It is a flat list of knobs. Those of its file can be set by flags of the same names, so that a
 //! file and a command line say the same and are checked the same.
 
+mod agent;
 mod knobs;
 mod link;
 mod load;
@@ -10,13 +11,14 @@ mod search;
 mod table;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use include_dir::{Dir, include_dir};
 use moonwire_load::{Slo, quantity};
 use moonwire_report::{METRICS, Metric, Over, Rules};
 
+pub use self::agent::AgentPlan;
 use self::knobs::Knobs;
 pub use self::knobs::Mistake;
 use self::load::LoadKnobs;
@@ -62,11 +64,7 @@ pub struct LabScenario {
     /// battle's.
     pub(crate) link: LinkSpec,
     /// Who starts the contestants on another host, if they are not to run on this one.
-    pub agent: Option<String>,
-    /// The file with its token.
-    pub agent_token_file: Option<PathBuf>,
-    /// How far one-way latencies between two hosts may be off.
-    pub one_way_bound: Duration,
+    pub agent: Option<AgentPlan>,
     /// Kills the contestant in the middle of the load, if that is what it is about.
     pub fault: Option<Fault>,
     /// Looks for the most that the contestants stand, if that is what it is about.
@@ -143,10 +141,6 @@ impl LabScenario {
             let sentence = format!("it needs '{name}': {}", table::help(name));
             Mistake::missing(place, &sentence)
         };
-        let word = |text: &str| match text.trim() {
-            "" => Err("it must not be empty".to_owned()),
-            word => Ok(word.to_owned()),
-        };
         let count = |name: &str| knobs.one(name, quantity::positive);
         let primary = knobs.one("primary", metric)?;
         let contestants = knobs.many("contestants", word)?;
@@ -177,11 +171,7 @@ impl LabScenario {
                 client: knobs.one("client_cpu_limit", CpuLimits::parse)?.flatten(),
             },
             link: link::link(&knobs, place)?,
-            agent: knobs.one("agent", word)?,
-            agent_token_file: knobs.one("agent_token_file", word)?.map(PathBuf::from),
-            one_way_bound: knobs
-                .one("one_way_bound", quantity::duration)?
-                .unwrap_or(ONE_WAY_BOUND),
+            agent: AgentPlan::of(&knobs, place)?,
             fault: fault(&knobs)?,
             search: SearchPlan::of(&knobs)?,
             rules: Rules {
@@ -196,27 +186,10 @@ impl LabScenario {
             written: knobs.written(),
         };
         scenario.load.check(&knobs, place)?;
-        scenario.check_agent(&knobs, place)?;
         if scenario.search.is_some() {
             scenario.check_search(&knobs, place)?;
         }
         Ok(scenario)
-    }
-
-    /// What an agent cannot go with.
-    fn check_agent(&self, knobs: &Knobs, place: &str) -> Result<(), Mistake> {
-        match (&self.agent, knobs.get("agent_token_file")) {
-            (Some(_), _) if !self.link.is_plain() => {
-                let sentence = "'agent' is reached over the network that there is: leave out \
-                                'link_delay', 'link_jitter', 'link_loss' and 'link_rate'";
-                Err(knobs.mistake(place, sentence))
-            }
-            (None, Some(knob)) => {
-                let clause = "there is no agent: give 'agent', too";
-                Err(knob.mistake("agent_token_file", clause))
-            }
-            (Some(_), _) | (None, None) => Ok(()),
-        }
     }
 
     /// What a search cannot go without, and what it cannot go with.
@@ -269,6 +242,14 @@ fn fault(knobs: &Knobs) -> Result<Option<Fault>, Mistake> {
     }))
 }
 
+/// A text with something in it.
+fn word(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("it must not be empty".to_owned()),
+        word => Ok(word.to_owned()),
+    }
+}
+
 /// The name of a metric, which is known.
 fn metric(text: &str) -> Result<String, String> {
     match Metric::parse(text) {
@@ -306,8 +287,6 @@ pub(crate) const BACKENDS_MAX: u32 = 64;
 pub(crate) const WORKERS_MAX: u32 = 1024;
 /// The fewest with an interval of 95 % between three contestants.
 const ROUNDS: u64 = 5;
-/// Some round trips of a network in one place.
-const ONE_WAY_BOUND: Duration = Duration::from_micros(500);
 const RESOLVE: f64 = 0.03;
 /// About what a restart under a supervisor takes.
 const DOWN_FOR: Duration = Duration::from_secs(1);

@@ -178,6 +178,7 @@ fn the_replies_of_seed_001_give_one_one_way_sample_per_message() {
         let OneWay::Measured {
             histogram,
             resolution_us,
+            clock: None,
         } = &cell.latency.one_way
         else {
             panic!("loopback shares a clock");

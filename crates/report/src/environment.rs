@@ -36,7 +36,7 @@ pub struct Environment {
     pub notes: BTreeMap<String, String>,
     /// The host of the servers, where that is another one; nothing in it is of the run as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub servers: Option<Box<Environment>>,
+    pub servers: Option<Box<Self>>,
 }
 
 /// The link between generator and server, and what it added.

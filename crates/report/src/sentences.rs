@@ -306,3 +306,29 @@ pub(crate) const COARSE_CLOCK: &str = "The server's timestamps have a resolution
 /// What to know about tails that are drawn side by side.
 pub(crate) const OWN_AXES: &str = "Each panel has axes of its own: compare the numbers along \
     them, not the shapes.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_of_the_servers_is_told_apart() {
+        let host = |cpu_model: &str| Environment {
+            cpu_model: cpu_model.to_owned(),
+            started_at: "2026-11-24T21:00:00Z".to_owned(),
+            ..Environment::default()
+        };
+        let both = Environment {
+            servers: Some(Box::new(host("theirs"))),
+            ..host("ours")
+        };
+        let pairs = environment(&both);
+        let value = |name: &str| {
+            let mut of_name = pairs.iter().filter(|(it, _)| it == name);
+            of_name.next().map(|(_, value)| value.as_str())
+        };
+        assert_eq!(value("CPU"), Some("ours"));
+        assert_eq!(value("servers' host: CPU"), Some("theirs"));
+        assert_eq!(value("servers' host: started"), None);
+    }
+}

@@ -65,13 +65,13 @@ impl Agent {
             place: place.clone(),
             why,
         })?;
-        let address = match answer {
-            Answer::Welcome { address } => address,
-            Answer::Refused { sentence } => return Err(AgentError::Refused { place, sentence }),
-            other => {
-                let why = format!("it answers {other:?}");
-                return Err(AgentError::Unreachable { place, why });
-            }
+        if let Answer::Refused { sentence } = &answer {
+            let sentence = sentence.clone();
+            return Err(AgentError::Refused { place, sentence });
+        }
+        let Answer::Welcome { address } = answer else {
+            let why = UNEXPECTED.to_owned();
+            return Err(AgentError::Unreachable { place, why });
         };
         // The first exchange finds caches cold and would only take time later.
         let _ = exchange(&mut wire);
@@ -118,10 +118,11 @@ impl Agent {
 
     /// Tells what there will be to do.
     pub(crate) fn prepare(&self, preparation: Preparation) -> Result<Prepared, AgentError> {
-        match self.ask(&Request::Prepare(preparation))? {
-            Answer::Prepared(prepared) => Ok(*prepared),
-            other => Err(self.shared.unexpected(&other)),
-        }
+        let answer = self.ask(&Request::Prepare(preparation))?;
+        let Answer::Prepared(prepared) = answer else {
+            return Err(self.unexpected());
+        };
+        Ok(*prepared)
     }
 
     /// Compares the clocks of both hosts.
@@ -135,7 +136,7 @@ impl Agent {
         };
         while !is_enough(real.len()) {
             let times = exchange(&mut wire);
-            let times = times.map_err(|error| self.shared.lose(&error))?;
+            let times = times.map_err(|error| self.shared.lose(error))?;
             real.push(times.map(|reading| reading.real_ns).into());
             monotonic.push(times.map(|reading| reading.monotonic_ns).into());
         }
@@ -152,9 +153,9 @@ impl Agent {
         self.shared.ask(request)
     }
 
-    /// What it did not say as it should.
-    pub(super) fn unexpected(&self, answer: &Answer) -> AgentError {
-        self.shared.unexpected(answer)
+    /// It did not answer what it was asked.
+    pub(super) fn unexpected(&self) -> AgentError {
+        self.shared.lose(UNEXPECTED)
     }
 
     /// Whether messages are being sent at the moment: while they are, connections are counted.
@@ -211,20 +212,13 @@ impl Shared {
                 sentence,
             }),
             Ok(answer) => Ok(answer),
-            Err(error) => Err(self.lose(&error)),
+            Err(error) => Err(self.lose(error)),
         }
     }
 
     /// After an error nobody knows which answer belongs to which request.
-    fn lose(&self, error: &WireError) -> AgentError {
-        let why = self.lost.get_or_init(|| error.to_string()).clone();
-        let place = self.place.clone();
-        AgentError::Lost { place, why }
-    }
-
-    fn unexpected(&self, answer: &Answer) -> AgentError {
-        let why = format!("it answers {answer:?}");
-        let why = self.lost.get_or_init(|| why).clone();
+    fn lose(&self, why: impl ToString) -> AgentError {
+        let why = self.lost.get_or_init(|| why.to_string()).clone();
         let place = self.place.clone();
         AgentError::Lost { place, why }
     }
@@ -296,10 +290,19 @@ fn patience(request: &Request) -> Duration {
         Request::Start(_) | Request::StartAgain | Request::Stop | Request::Prepare(_) => {
             START_PATIENCE
         }
-        _ => SILENCE_MAX,
+        Request::Hello { .. }
+        | Request::Clock
+        | Request::Alive { .. }
+        | Request::Watch { .. }
+        | Request::Samples { .. }
+        | Request::Spread
+        | Request::Kill
+        | Request::Death { .. } => SILENCE_MAX,
     }
 }
 
+/// Displays as a clause.
+const UNEXPECTED: &str = "it answers something else than it was asked";
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 const START_PATIENCE: Duration = Duration::from_secs(300);
 /// Exchanges of times before a cell, and as many after it.

@@ -24,9 +24,8 @@ pub(crate) struct RemoteStack {
 impl RemoteStack {
     pub(crate) fn start(agent: &Arc<Agent>, lineup: Lineup) -> Result<Self, AgentError> {
         let clocks = agent.clocks()?;
-        let started = match agent.ask(&Request::Start(lineup))? {
-            Answer::Started(started) => started,
-            other => return Err(agent.unexpected(&other)),
+        let Answer::Started(started) = agent.ask(&Request::Start(lineup))? else {
+            return Err(agent.unexpected());
         };
         Ok(Self {
             agent: Arc::clone(agent),
@@ -76,16 +75,16 @@ impl RemoteStack {
         let in_trouble = cell.ended_early.is_some() || !cell.errors.is_empty();
         match self.agent.ask(&Request::Death { in_trouble }) {
             Ok(Answer::Death { sentence }) => sentence,
-            Ok(other) => Some(self.agent.unexpected(&other).to_string()),
+            Ok(_) => Some(self.agent.unexpected().to_string()),
             Err(error) => Some(error.to_string()),
         }
     }
 
     pub(crate) fn stop(self) -> Result<StoppedStack, AgentError> {
-        match self.agent.ask(&Request::Stop)? {
-            Answer::Stopped { killed, counted } => Ok(StoppedStack { killed, counted }),
-            other => Err(self.agent.unexpected(&other)),
-        }
+        let Answer::Stopped { killed, counted } = self.agent.ask(&Request::Stop)? else {
+            return Err(self.agent.unexpected());
+        };
+        Ok(StoppedStack { killed, counted })
     }
 }
 

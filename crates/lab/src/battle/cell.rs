@@ -195,9 +195,8 @@ impl<'a> Site<'a> {
             Ok(outcome) => outcome.cell,
             Err(error) => missing(bout, &error.to_string()),
         };
-        if let Some(before) = clock {
-            let bound = self.spec.scenario.one_way_bound;
-            clocks::settle(&mut cell, before, stack.clock(), bound);
+        if let (Some(before), Some(plan)) = (clock, &self.spec.scenario.agent) {
+            clocks::settle(&mut cell, before, stack.clock(), plan.one_way_bound);
         }
         watch.add_to(&mut cell);
         let died = aftermath.objection.or_else(|| stack.death(&cell));

@@ -86,10 +86,11 @@ fn spec(scenario: LabScenario, args: &BattleArgs, roster: &Roster) -> Result<Bat
 
 /// The agent that starts the contestants, if one does. What is secret is in no flag.
 fn agent(scenario: &LabScenario) -> Result<Option<AgentTarget>> {
-    let Some(place) = scenario.agent.clone() else {
+    let Some(plan) = &scenario.agent else {
         return Ok(None);
     };
-    let token = match &scenario.agent_token_file {
+    let place = plan.place.clone();
+    let token = match &plan.token_file {
         Some(file) => Some(Token::read(file)),
         None => {
             let text = std::env::var(TOKEN_VARIABLE).ok();

@@ -282,6 +282,11 @@ fn what_an_agent_does_not_do_is_one_sentence() {
     );
     let mut nobody = short(here(), folder.path(), "127.0.0.1:1");
     wrong(&mut nobody, "there is no agent at 127.0.0.1:1");
+    let mut alone = moonwire();
+    alone
+        .args(["lab", "latency", "--agent-token-file"])
+        .arg(&token);
+    wrong(&mut alone, "there is no agent: give 'agent', too");
     let own = folder.path().join("own/mine");
     fs::create_dir_all(&own).unwrap();
     fs::copy(

@@ -267,6 +267,7 @@ mod tests {
     use super::super::tests::cell;
     use super::*;
     use crate::histogram::Histogram;
+    use crate::one_way::ClockOffset;
 
     #[test]
     fn pooled_statistics_are_those_of_the_merged_histogram() {
@@ -296,5 +297,46 @@ mod tests {
         let metric = Metric::parse("response.p50").unwrap();
         assert!(!standing.quantity(metric).contains('['));
         assert_eq!(standing.remark(), None);
+    }
+
+    #[test]
+    fn the_worst_clock_is_told_and_why_rounds_have_no_one_way_latency() {
+        let of = |one_way| {
+            let mut cell = cell("a", 1, 1.0);
+            cell.latency.one_way = one_way;
+            cell
+        };
+        let known = |bound_ns| {
+            Some(ClockOffset {
+                bound_ns,
+                ..ClockOffset::default()
+            })
+        };
+        let measured = |clock| {
+            of(OneWay::Measured {
+                histogram: Histogram::new(),
+                resolution_us: 1,
+                clock,
+            })
+        };
+        let local = measured(None);
+        let standing = Standing::new("a", &local, 1);
+        assert_eq!(standing.clocks(), None);
+        let echo = of(OneWay::default());
+        let mut standing = Standing::new("a", &echo, 1);
+        assert_eq!(standing.clocks(), None);
+        let cells = [measured(known(21_000)), measured(known(34_000))];
+        cells.iter().for_each(|cell| standing.add(cell));
+        let expected = "a: one-way latencies are good to ± 34.0 µs, as the clocks of both hosts \
+                        are known.";
+        assert_eq!(standing.clocks().as_deref(), Some(expected));
+        let refused = of(OneWay::Refused {
+            reason: "the clocks are known badly".to_owned(),
+            clock: known(900_000),
+        });
+        standing.add(&refused);
+        let told = standing.clocks().unwrap();
+        let refusal = " a: no one-way latency in 1 of 4 rounds: the clocks are known badly.";
+        assert_eq!(told, expected.to_owned() + refusal);
     }
 }
