@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::AgentError;
 use super::session::{Means, Session};
 use super::token::Token;
 use super::wire::{Answer, HELLO_BYTES_MAX, Request, VERSION, Wire, WireError};
+use super::{AgentError, SILENCE_MAX};
 use crate::contestant::Roster;
 
 /// What an agent is.
@@ -158,7 +158,7 @@ fn attend(desk: &Desk, stream: TcpStream, peer: SocketAddr) -> Result<WireError,
         return Ok(error);
     }
     // Only when all has ended is there room for the next one.
-    Ok(session.run(&mut wire))
+    Ok(session.run(&mut wire, SILENCE_MAX))
 }
 
 fn check(desk: &Desk, request: &Request) -> Result<(), String> {

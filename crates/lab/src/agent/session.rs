@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use moonwire_report::Cell;
 use rustix::process::{Resource, getrlimit};
 use tempfile::TempDir;
 
-use super::SILENCE_MAX;
 use super::wire::{
     Answer, LINE_BYTES_MAX, Lineup, Preparation, Prepared, Reading, Request, Role,
     SAMPLES_PER_LINE, Started, TimedSample, Wire, WireError,
@@ -74,10 +73,11 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Does what the lab asks for until it is gone, and says how that was seen.
-    pub(super) fn run(mut self, wire: &mut Wire) -> WireError {
+    /// Does what the lab asks for until it is gone, and says how that was seen. One that says
+    /// nothing for `silence_max` is.
+    pub(super) fn run(mut self, wire: &mut Wire, silence_max: Duration) -> WireError {
         loop {
-            let received = wire.receive::<Request>(SILENCE_MAX, LINE_BYTES_MAX);
+            let received = wire.receive::<Request>(silence_max, LINE_BYTES_MAX);
             let (request, arrived) = match received {
                 Ok(received) => received,
                 Err(error) => return error,
@@ -307,3 +307,68 @@ fn cell(in_trouble: bool) -> Cell {
 }
 
 const NOTHING_RUNS: &str = "no contestant runs";
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+
+    use super::*;
+
+    fn means() -> Means {
+        Means {
+            roster: Roster::load(None).unwrap(),
+            program: PathBuf::from("/none"),
+            peers: PathBuf::from("/none"),
+        }
+    }
+
+    #[test]
+    fn a_lab_that_asks_for_too_much_is_told_and_one_that_is_silent_is_gone() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut lab = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut wire = Wire::new(listener.accept().unwrap().0).unwrap();
+        let lineup = |backend: &str, backends: usize| {
+            let lineup = Request::Start(Lineup {
+                backend: backend.to_owned(),
+                backends,
+                backend_workers: 1,
+                proxy: None,
+                proxy_workers: 1,
+                tls: false,
+                is_limited: true,
+            });
+            serde_json::to_string(&lineup).unwrap()
+        };
+        for request in [
+            lineup("moonwire", 65),
+            lineup("../../bin/sh", 1),
+            "{\"request\":\"stop\"}".to_owned(),
+        ] {
+            writeln!(lab, "{request}").unwrap();
+        }
+        let means = means();
+        let session = Session::new(&means, Ipv4Addr::LOCALHOST.into()).unwrap();
+        let folder = session.folder.path().to_owned();
+        let end = session.run(&mut wire, Duration::from_millis(100));
+        assert!(matches!(end, WireError::Silent(_)), "{end}");
+        assert!(!folder.exists());
+        drop(wire);
+        let answers: Vec<String> = BufReader::new(lab).lines().map_while(Result::ok).collect();
+        assert_eq!(answers.len(), 3, "{answers:?}");
+        let expected = ["from 1 to 64 backends", "there is no server", NOTHING_RUNS];
+        for (answer, part) in answers.iter().zip(expected) {
+            assert!(
+                answer.contains("failed") && answer.contains(part),
+                "{answer}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_lab_that_comes_by_an_address_of_another_kind_is_told() {
+        let means = means();
+        let refused = Session::new(&means, Ipv6Addr::LOCALHOST.into());
+        assert!(refused.is_err_and(|why| why.contains("IPv4 addresses only")));
+    }
+}

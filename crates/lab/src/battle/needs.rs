@@ -113,3 +113,23 @@ fn bytes_in_flight(settings: &Settings) -> u64 {
     };
     bytes.saturating_mul(messages.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_host_is_asked_for_what_is_its_own() {
+        let needs = Needs {
+            connections: 50_000,
+            handshakes: 256,
+            backends: 4,
+            ..Needs::default()
+        };
+        let (ours, theirs) = shared_out(needs.clone(), false);
+        assert!(ours.is_over_link && ours.backends == 0 && ours.handshakes == 0);
+        assert_eq!(ours.connections, 50_000);
+        assert!(!theirs.is_over_link && theirs.backends == 4 && theirs.handshakes == 256);
+        assert!(!shared_out(needs, true).0.is_over_link);
+    }
+}
