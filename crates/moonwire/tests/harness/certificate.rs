@@ -6,8 +6,13 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 /// Writes a self-signed certificate for the loopback address and its key as PEM files.
 pub(crate) fn write(folder: &Path) -> (PathBuf, PathBuf) {
-    let made = rcgen::generate_simple_self_signed(["localhost".into(), "127.0.0.1".into()])
-        .expect("a key pair can be made");
+    write_for(folder, &["localhost", "127.0.0.1"])
+}
+
+/// The same for these names and addresses.
+pub(crate) fn write_for(folder: &Path, names: &[&str]) -> (PathBuf, PathBuf) {
+    let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+    let made = rcgen::generate_simple_self_signed(names).expect("a key pair can be made");
     let (certificate, key) = (folder.join("certificate.pem"), folder.join("key.pem"));
     std::fs::write(&certificate, made.cert.pem()).expect("the folder is writable");
     std::fs::write(&key, made.signing_key.serialize_pem()).expect("the folder is writable");

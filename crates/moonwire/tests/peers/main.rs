@@ -14,6 +14,7 @@ use harness::{Server, root, run};
 mod harness;
 
 mod lab;
+mod nginx;
 
 #[test]
 fn a_python_client_echoes() {
