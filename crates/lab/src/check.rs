@@ -238,7 +238,7 @@ impl Bench {
             },
             ..self.around.clone()
         };
-        let figures = run_client(client, &around, &[])?;
+        let figures = run_client(client, &around, &[], None)?;
         if figures.received == 0 || figures.received != figures.sent {
             return Err(format!(
                 "of {} messages that it sent {} came back",

@@ -20,9 +20,11 @@ use crate::battle::note_progress;
 use crate::bench::BenchError;
 use crate::bench::folder::ResultFolder;
 use crate::bench::plan::{Cores, core_list};
+use crate::cgroup::CpuLimits;
 use crate::contestant::{Contestant, Surroundings, write_certificate};
 use crate::environment;
 use crate::process::ProcessError;
+use crate::rations::Rations;
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -47,6 +49,8 @@ pub struct DoublingSpec {
     pub peers: PathBuf,
     /// Where the results go; without, `results/<time>-payload-doubling`.
     pub out: Option<PathBuf>,
+    /// What servers and generator may use.
+    pub cpu_limits: CpuLimits,
     /// For the record.
     pub command_line: Vec<String>,
     /// Fixes what is drawn at random.
@@ -111,6 +115,8 @@ pub enum DoublingError {
     Scenario(ScenarioError),
     /// The first server did not start.
     Server(String, ProcessError),
+    /// The machine does not allow what was asked for.
+    Machine(String),
     /// A folder or file of the results cannot be written.
     Output(String),
 }
@@ -120,7 +126,9 @@ impl fmt::Display for DoublingError {
         match self {
             Self::Scenario(error) => error.fmt(to),
             Self::Server(name, error) => write!(to, "{name}: {error}"),
-            Self::Contestant(sentence) | Self::Output(sentence) => to.write_str(sentence),
+            Self::Contestant(sentence) | Self::Machine(sentence) | Self::Output(sentence) => {
+                to.write_str(sentence)
+            }
         }
     }
 }
@@ -144,6 +152,7 @@ pub fn payload_doubling(
     let started = Instant::now();
     let bouts = plan::bouts(spec)?;
     let steps = plan::steps(spec.messages, spec.fixed);
+    let rations = Rations::of(spec.cpu_limits).map_err(DoublingError::Machine)?;
     let mode = Mode::of(spec);
     let folder = ResultFolder::create(spec.out.as_deref(), mode.name())?;
     let cores = Cores::of_this_process();
@@ -163,6 +172,7 @@ pub fn payload_doubling(
         mode,
         seed: spec.seed,
         cores,
+        rations,
         around,
         stop,
     };

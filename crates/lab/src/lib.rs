@@ -45,5 +45,7 @@ pub use crate::link::{
 pub use crate::local_server::LocalServer;
 pub use crate::process::inherited::keep_inherited_files;
 pub use crate::process::{ChildProcess, ChildSpec, Exit, ProcessError, Ready};
-pub use crate::sampling::{RareSample, Sample, Sampler, Series, TimedSample, Usage};
+pub use crate::sampling::{
+    ProcessorTimes, RareSample, Sample, Sampler, Series, TimedSample, Usage,
+};
 pub use crate::scenario::{AgentPlan, Fault, KNOBS, KnobKind, LabScenario, Mistake, SearchPlan};

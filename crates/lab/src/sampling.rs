@@ -1,5 +1,7 @@
 //! What processes use while they are under load, read from outside at a fixed period.
 
+mod processors;
+
 use std::collections::VecDeque;
 use std::fs;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -7,9 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use moonwire_report::Processor;
 use procfs::process::Process;
 use serde::{Deserialize, Serialize};
 
+pub use self::processors::ProcessorTimes;
+use self::processors::ProcessorWatch;
 use crate::cgroup::{CpuGroup, Throttling};
 use crate::process::tree;
 use crate::scheduling;
@@ -39,6 +44,9 @@ pub struct Sample {
     /// What a limit on its CPU did, where it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttling: Option<Throttling>,
+    /// What the processors of the machine did, looked at twice a second at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processors: Vec<ProcessorTimes>,
     /// What costs the process something to find out, looked at less often.
     pub rare: Option<RareSample>,
 }
@@ -130,6 +138,42 @@ impl Series {
         Some(passed_ns.max(0.0) / 1e6)
     }
 
+    /// What the processors of the machine did between the looks at them that are nearest to both
+    /// moments.
+    pub fn processors(&self, from: Instant, to: Instant) -> Vec<Processor> {
+        let looks = || self.0.iter().filter(|sample| !sample.processors.is_empty());
+        let distance = |one: Instant, other: Instant| match one > other {
+            true => one - other,
+            false => other - one,
+        };
+        let nearest = |at| looks().min_by_key(|sample| distance(sample.at, at));
+        let (Some(first), Some(last)) = (nearest(from), nearest(to)) else {
+            return Vec::new();
+        };
+        let before = first.processors.iter();
+        let both = before.filter_map(|before| {
+            let mut later = last.processors.iter();
+            before.until(later.find(|after| after.number == before.number)?)
+        });
+        both.collect()
+    }
+
+    /// The most that was seen of what comes and goes, by its name in a result.
+    pub fn peaks(&self) -> impl Iterator<Item = (String, f64)> {
+        let rare = |of: fn(&RareSample) -> u64| {
+            let looks = self.0.iter().filter_map(|sample| sample.rare.as_ref());
+            looks.map(of).max()
+        };
+        let tcp_memory = self.0.iter().map(|sample| sample.tcp_memory_bytes).max();
+        let peaks = [
+            ("pss_peak_bytes", rare(|it| it.pss_bytes)),
+            ("descriptors_peak", rare(|it| it.descriptors)),
+            ("tcp_memory_peak_bytes", tcp_memory),
+        ];
+        let known = peaks.into_iter();
+        known.filter_map(|(name, peak)| Some((name.to_owned(), peak? as f64)))
+    }
+
     /// The last sample not after `at`.
     pub fn last_until(&self, at: Instant) -> Option<&Sample> {
         self.0[..self.0.partition_point(|sample| sample.at <= at)].last()
@@ -208,7 +252,9 @@ impl Sampler {
         let (stop, stopped) = mpsc::channel();
         let roots = roots.to_vec();
         let mut pids = tree::pids(&roots);
-        let first = look(&pids, group.as_deref(), true);
+        let mut first = look(&pids, group.as_deref(), true);
+        let mut processors = ProcessorWatch::default();
+        first.iter_mut().for_each(|it| processors.add_to(it, true));
         let newest = Newest::default();
         let told = newest.clone();
         let thread = std::thread::spawn(move || {
@@ -223,9 +269,10 @@ impl Sampler {
                 if rare {
                     pids = tree::pids(&roots);
                 }
-                let sample = look(&pids, group.as_deref(), rare);
-                if let Some(sample) = &sample {
+                let mut sample = look(&pids, group.as_deref(), rare);
+                if let Some(sample) = &mut sample {
                     told.note(sample);
+                    processors.add_to(sample, last);
                 }
                 match sample {
                     Some(sample) if samples.len() < SAMPLES_MAX => samples.push(sample),
@@ -321,6 +368,7 @@ fn look_at(pid: i32, rare: bool) -> Option<Sample> {
         listen_overflows: counter("netstat", "TcpExt", "ListenOverflows"),
         tcp_memory_bytes: tcp_pages.unwrap_or(0) * procfs::page_size(),
         throttling: None,
+        processors: Vec::new(),
         rare: rare.then(|| look_closely(&process)).flatten(),
     })
 }
@@ -393,6 +441,7 @@ mod tests {
             listen_overflows: 0,
             tcp_memory_bytes: 0,
             throttling: None,
+            processors: Vec::new(),
             rare: None,
         }
     }

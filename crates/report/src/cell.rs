@@ -12,6 +12,7 @@ use crate::growth::Growth;
 use crate::histogram::Histogram;
 use crate::interval::Interval;
 use crate::one_way::{ClockOffset, OneWay};
+use crate::processor::Processor;
 use crate::quantiles::Quantiles;
 use crate::tls::Tls;
 use crate::verdict::{Assessment, Verdict};
@@ -59,6 +60,8 @@ pub struct Cell {
     pub backends: Option<Server>,
     /// The generator's own use of the machine.
     pub generator: Generator,
+    /// Processors of the machine over the sending phase; empty where nobody looked.
+    pub processors: Vec<Processor>,
     /// The link, `None` when nothing is known about it.
     pub link: Option<Link>,
     /// Every resolved parameter of the scenario, by its name on the command line.
@@ -270,6 +273,8 @@ struct CellOut<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     growth: Option<Growth>,
     generator: &'a Generator,
+    #[serde(skip_serializing_if = "<[Processor]>::is_empty")]
+    processors: &'a [Processor],
     link: &'a Option<Link>,
     scenario: &'a BTreeMap<String, serde_json::Value>,
     intervals: &'a [Interval],
@@ -350,6 +355,7 @@ impl<'a> CellOut<'a> {
             backends: &cell.backends,
             growth: Growth::of(cell),
             generator: &cell.generator,
+            processors: &cell.processors,
             link: &cell.link,
             scenario: &cell.scenario,
             intervals: &cell.intervals,
@@ -458,6 +464,8 @@ struct CellIn {
     #[serde(default)]
     generator: Generator,
     #[serde(default)]
+    processors: Vec<Processor>,
+    #[serde(default)]
     link: Option<Link>,
     #[serde(default)]
     scenario: BTreeMap<String, serde_json::Value>,
@@ -551,6 +559,7 @@ impl From<CellIn> for Cell {
             rate: file.rate,
             server: file.server,
             backends: file.backends,
+            processors: file.processors,
             generator: file.generator,
             link: file.link,
             scenario: file.scenario,

@@ -32,6 +32,9 @@ pub struct CrossCheck {
     pub max_us: f64,
     /// The mean, microseconds.
     pub mean_us: f64,
+    /// Time for which its own limit on CPU kept processors from it, milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttled_ms: Option<f64>,
     /// Why there are no figures, if there are none.
     pub failure: Option<String>,
 }
@@ -91,11 +94,25 @@ pub(crate) fn section(run: &Run) -> Option<Section> {
             .iter()
             .filter_map(|(_, check)| check.failure.as_ref());
         sentences.extend(failures.take(1).cloned());
+        sentences.extend(throttled(key, rounds));
     }
     Some(Section {
         title: "what other generators measured of the same processes".to_owned(),
         table,
         sentences,
+    })
+}
+
+/// What a limit on its CPU did to another generator: its latencies have these pauses.
+fn throttled(key: &Key, rounds: &[(&Cell, &CrossCheck)]) -> Option<String> {
+    let times = rounds.iter().filter_map(|(_, check)| check.throttled_ms);
+    let longest_ms = times.fold(0.0, f64::max);
+    (longest_ms > 0.0).then(|| {
+        format!(
+            "{} was kept waiting by the limit on the client's CPU, for up to {}",
+            key.client,
+            format::latency(longest_ms * 1e3)
+        )
     })
 }
 

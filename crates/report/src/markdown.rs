@@ -4,6 +4,7 @@ use crate::battle;
 use crate::doubling;
 use crate::format;
 use crate::groups::{Group, clients};
+use crate::processor;
 use crate::run::Run;
 use crate::sentences;
 use crate::tables::{self, Pick};
@@ -107,6 +108,9 @@ fn details(cell: &crate::cell::Cell) -> String {
     line("generator", &sentences::generator(cell));
     if let Some(clocks) = sentences::clocks(cell) {
         line("clocks", &clocks);
+    }
+    if let Some(processors) = processor::sentence(cell) {
+        line("processors", &processors);
     }
     for (name, value) in sentences::thresholds(cell) {
         line(&name, &value);

@@ -8,6 +8,7 @@ use crate::doubling;
 use crate::format::{self, escaped};
 use crate::groups::{Group, clients};
 use crate::page_data::page_data;
+use crate::processor;
 use crate::run::Run;
 use crate::sentences;
 use crate::summary::faults;
@@ -271,6 +272,7 @@ fn cell_details(cell: &Cell, index: usize) -> String {
     };
     pair("server", cell.server.as_ref().map(sentences::server));
     pair("server memory", sentences::memory_slope(cell));
+    pair("processors", processor::sentence(cell));
     pair("link", cell.link.as_ref().map(sentences::link));
     pair("clocks", sentences::clocks(cell));
     pair("ended early", cell.ended_early.clone());

@@ -7,6 +7,7 @@ use crate::environment::Threshold;
 use crate::format;
 use crate::groups::{Group, clients};
 use crate::plot_data::log_bins;
+use crate::processor;
 use crate::run::{Content, Run};
 use crate::sentences;
 use crate::table::Table;
@@ -338,6 +339,9 @@ fn machinery(cell: &Cell, style: Style) -> String {
         text.push_str(&format!("  memory     {slope}\n"));
     }
     text.push_str(&format!("  generator  {}\n", sentences::generator(cell)));
+    if let Some(processors) = processor::sentence(cell) {
+        text.push_str(&format!("  processors {processors}\n"));
+    }
     text
 }
 

@@ -122,6 +122,10 @@ impl<'a> Site<'a> {
         &self.spec.clients
     }
 
+    pub(super) fn rations(&self) -> &Rations {
+        &self.rations
+    }
+
     pub(super) fn around(&self) -> &Surroundings {
         &self.around
     }
@@ -207,6 +211,7 @@ impl<'a> Site<'a> {
             ended,
         };
         self.add(&mut cell, bout, stack, &seen, died);
+        self.write_samples(bout, &seen);
         if let Some(contest) = &mut cell.contest {
             contest.distribution = shares.end();
         }
@@ -215,6 +220,23 @@ impl<'a> Site<'a> {
             merge::add_link(&mut cell, link, idle.as_ref(), carried.as_ref());
         }
         cell
+    }
+
+    /// Leaves all that was seen in the cell's folder; of a search what the last try gave.
+    fn write_samples(&self, bout: &Bout, seen: &Seen) {
+        let origin = seen.phases.origin(seen.ended);
+        let folder = self.folder(bout);
+        // An agent has the contestant's own files at its host.
+        let _ = std::fs::create_dir_all(&folder);
+        let contestant = Some(("samples.json", &seen.contestant));
+        let backends = seen.backends.as_ref();
+        let backends = backends.map(|series| ("samples-backends.json", series));
+        for (name, series) in contestant.into_iter().chain(backends) {
+            let text = serde_json::to_string(&series.timed(origin));
+            let text = text.expect("it has no maps, and numbers only");
+            // A disk that takes nothing is told of by the Run file, which is written next.
+            let _ = std::fs::write(folder.join(name), text);
+        }
     }
 
     /// Runs the load at the clients' end of the link.

@@ -7,6 +7,7 @@ use super::BattleError;
 use super::cell::Site;
 use super::plan::Bout;
 use super::stack::Stack;
+use crate::cgroup::CpuGroup;
 use crate::contestant::{Contestant, Errand, LatencyFrom, Surroundings, run_client};
 use crate::link::LinkEnd;
 use crate::scenario::{LoadPlan, Service};
@@ -47,7 +48,11 @@ fn run(
         errand,
         ..site.around().clone()
     };
-    let figures = site.at_the_clients_end(|cpus| run_client(client, &around, cpus))?;
+    let group = site.rations().client()?;
+    let begun = group.clone();
+    let figures = site.at_the_clients_end(|cpus| run_client(client, &around, cpus, begun))?;
+    // The group is as old as the client is.
+    let throttling = group.as_deref().and_then(CpuGroup::throttling);
     Ok(CrossCheck {
         client: client.name(),
         sent: figures.sent,
@@ -57,6 +62,7 @@ fn run(
         p99_us: figures.latency_us.p99,
         max_us: figures.latency_us.max,
         mean_us: figures.latency_us.mean,
+        throttled_ms: throttling.map(|it| it.throttled_ns as f64 / 1e6),
         failure: None,
     })
 }

@@ -50,6 +50,7 @@ pub(crate) fn add_server(
     fill_server(&mut server, cell.messages.sent, series, phases, end);
     if let Some((from, _)) = phases.busy(end) {
         add_to_intervals(cell, series, from);
+        cell.processors = series.processors(from, phases.draining.unwrap_or(end));
     }
     if let Some(reason) = &server.died {
         cell.assessment.add(Verdict::Invalid, reason.clone());
@@ -85,6 +86,7 @@ pub(crate) fn fill_server(
     }
     if let (Some(first), Some(last)) = (series.0.first(), series.0.last()) {
         server.counters.extend(differences(first, last));
+        server.counters.extend(series.peaks());
     }
 }
 
@@ -253,6 +255,7 @@ mod tests {
             listen_overflows: 0,
             tcp_memory_bytes: 0,
             throttling: None,
+            processors: Vec::new(),
             rare: None,
         }
     }

@@ -1,11 +1,13 @@
 //! A client of somebody else's: it is told what to do and prints what came of it.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use super::running::{RunningContestant, StartError};
 use super::{Contestant, Surroundings};
+use crate::cgroup::CpuGroup;
 
 /// What a client says of its run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -49,16 +51,17 @@ pub enum LatencyFrom {
     Sent,
 }
 
-/// Runs a client to its end; `around.errand` says what it is to do. The error is a sentence.
+/// Runs a client to its end in this group; `around.errand` says what it is to do. The error is a sentence.
 pub(crate) fn run_client(
     client: &Contestant,
     around: &Surroundings,
     cpus: &[usize],
+    group: Option<Arc<CpuGroup>>,
 ) -> Result<ClientFigures, String> {
     let tls = around.errand.url.starts_with("wss:");
     let allowed = Duration::from_secs(around.errand.duration_s.into()) + PATIENCE;
     let deadline = Instant::now() + allowed;
-    let running = RunningContestant::start_client(client, tls, around, cpus);
+    let running = RunningContestant::start_client(client, tls, around, cpus, group);
     let running = running.map_err(|error| match error {
         StartError::Files(sentence) => sentence,
         StartError::Process(error) => error.to_string(),

@@ -82,12 +82,13 @@ impl RunningContestant {
         })
     }
 
-    /// Starts a client in `around.folder`. It is never ready: it runs to its end.
+    /// Starts a client in `around.folder`, in this group. It is never ready: it runs to its end.
     pub(crate) fn start_client(
         client: &Contestant,
         tls: bool,
         around: &Surroundings,
         cpus: &[usize],
+        group: Option<Arc<CpuGroup>>,
     ) -> Result<Self, StartError> {
         let ports = free_ports_at(&around.at).map_err(not_started)?;
         let around = Surroundings {
@@ -98,6 +99,7 @@ impl RunningContestant {
         let mut specs = client.children(tls, &around, cpus);
         for spec in &mut specs {
             spec.ready = Ready::Started;
+            spec.group = group.as_ref().map(|group| group.process_file());
         }
         Ok(Self {
             name: client.name(),
@@ -108,7 +110,7 @@ impl RunningContestant {
             broadcast_url: None,
             folder: around.folder,
             counters: None,
-            group: None,
+            group,
         })
     }
 

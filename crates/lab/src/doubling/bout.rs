@@ -11,7 +11,9 @@ use super::plan::{self, Bout, Generator, Mode, Step};
 use super::{DoublingError, DoublingEvent, DoublingObserver, Place};
 use crate::bench::merge::{self, Phases};
 use crate::bench::plan::{Cores, core_list};
+use crate::cgroup::CpuGroup;
 use crate::contestant::{RunningContestant, StartError, Surroundings};
+use crate::rations::{Rations, Watch};
 use crate::sampling::Sampler;
 
 /// What all turns share.
@@ -19,6 +21,7 @@ pub(super) struct Site<'a> {
     pub(super) mode: Mode,
     pub(super) seed: u64,
     pub(super) cores: Cores,
+    pub(super) rations: Rations,
     pub(super) around: Surroundings,
     pub(super) stop: &'a Arc<AtomicBool>,
 }
@@ -69,7 +72,15 @@ impl Site<'_> {
         let name = format!("{contestant}_{scheme}_c{clients}_round{}", bout.round);
         let folder = self.around.folder.join("cells").join(name);
         let cpus = &self.cores.server;
-        RunningContestant::start(&bout.contestant, bout.tls, &self.around, folder, cpus, None)
+        let group = self.rations.server().map_err(StartError::Files)?;
+        RunningContestant::start(
+            &bout.contestant,
+            bout.tls,
+            &self.around,
+            folder,
+            cpus,
+            group,
+        )
     }
 
     /// Loads the server with the messages of one size.
@@ -81,7 +92,12 @@ impl Site<'_> {
         place: &Place,
         observer: &mut DoublingObserver<'_>,
     ) -> Result<Cell, DoublingError> {
+        let group = match self.rations.client() {
+            Ok(group) => group,
+            Err(sentence) => return Ok(self.missing(bout, step, &sentence)),
+        };
         let generator = Generator {
+            group: group.as_deref().map(CpuGroup::thread_file),
             connections: bout.connections,
             cpus: self.cores.generator.clone(),
             authority: bout.tls.then(|| self.around.certificate.clone()),
@@ -89,10 +105,14 @@ impl Site<'_> {
         };
         let scenario = plan::scenario(self.mode, step, server.url(), &generator)
             .map_err(DoublingError::Scenario)?;
-        let sampler = Sampler::start(&[server.pid()], SAMPLING_PERIOD);
+        let rationed = server.group().cloned();
+        let cpu_limit = rationed.as_deref().map(CpuGroup::processors);
+        let sampler = Sampler::start_in(&[server.pid()], rationed, SAMPLING_PERIOD);
         let mut phases = Phases::default();
+        let mut watch = Watch::new(group);
         let mut on_progress = |progress: &Progress| {
             phases.note(progress.phase, Instant::now());
+            watch.note(progress.phase);
             observer(&DoublingEvent::Progress { place, progress });
         };
         let mut control = Control {
@@ -106,11 +126,13 @@ impl Site<'_> {
             Ok(outcome) => outcome.cell,
             Err(error) => return Ok(self.missing(bout, step, &error.to_string())),
         };
+        watch.add_to(&mut cell);
         cell.contest = Some(bout.contest(self.mode, step));
         let description = Server {
             name: bout.contestant.name(),
             urls: vec![server.url().to_owned()],
             cores: core_list(&self.cores.server),
+            cpu_limit,
             died: server.death(&cell),
             ..Server::default()
         };

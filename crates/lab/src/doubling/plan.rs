@@ -158,6 +158,8 @@ fn connections(spec: &DoublingSpec, contestant: &Contestant) -> Vec<u32> {
 /// How the generator is set up.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Generator {
+    /// The file of the control group that its threads are to be in.
+    pub(super) group: Option<std::path::PathBuf>,
     pub(super) connections: u32,
     /// Empty leaves it to the kernel.
     pub(super) cpus: Vec<usize>,
@@ -184,6 +186,7 @@ pub(super) fn scenario(
         connections: generator.connections,
         threads: u32::try_from(generator.cpus.len().max(1)).unwrap_or(1),
         pin: generator.cpus.clone(),
+        group: generator.group.clone(),
         barrier: true,
         workload,
         pacing: Pacing::Closed { in_flight },
@@ -217,6 +220,7 @@ mod tests {
 
     fn spec() -> DoublingSpec {
         DoublingSpec {
+            cpu_limits: crate::cgroup::CpuLimits::default(),
             contestants: select(&["moonwire/weight-0.5", "uwebsockets-js"]),
             connections: Vec::new(),
             rounds: 2,

@@ -85,7 +85,8 @@ fn spec(args: &BenchArgs) -> Result<BenchSpec> {
     })
 }
 
-fn cpu_limit(flag: &str, text: Option<&str>) -> Result<Option<f64>> {
+/// What was typed behind a flag.
+pub(crate) fn cpu_limit(flag: &str, text: Option<&str>) -> Result<Option<f64>> {
     let limit = text.map_or(Ok(None), CpuLimits::parse);
     limit.map_err(|clause| anyhow!("{flag}: {clause}"))
 }

@@ -178,6 +178,12 @@ pub(super) struct DoublingArgs {
     /// With TLS, without, or both
     #[arg(long, value_enum, default_value = "on", value_name = "WHEN")]
     pub(super) tls: Tls,
+    /// Processors that each server may use, such as 1.5; 0 is no limit
+    #[arg(long, value_name = "PROCESSORS", env = "SERVER_CPU_LIMIT")]
+    pub(super) server_cpu_limit: Option<String>,
+    /// The same for the generator's threads: a cell in which they run into it is not VALID
+    #[arg(long, value_name = "PROCESSORS", env = "CLIENT_CPU_LIMIT")]
+    pub(super) client_cpu_limit: Option<String>,
     /// Seed of the payloads
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u64>,

@@ -9,11 +9,12 @@ mod null;
 mod watch;
 
 use anyhow::{Context, Error, Result};
-use moonwire_lab::{DoublingSpec, Roster, payload_doubling, peers_folder};
+use moonwire_lab::{CpuLimits, DoublingSpec, Roster, payload_doubling, peers_folder};
 
 pub(crate) use self::args::LabArgs;
 use self::args::{DoublingArgs, Scenario};
 use self::watch::Watch;
+use crate::bench::cpu_limit;
 use crate::exit::Exit;
 use crate::load::seed_default;
 use crate::output;
@@ -79,6 +80,11 @@ fn spec(args: &DoublingArgs, roster: &Roster) -> Result<DoublingSpec> {
         peers: peers_folder(&program),
         program,
         out: args.out.clone(),
+        cpu_limits: CpuLimits {
+            server: cpu_limit("--server-cpu-limit", args.server_cpu_limit.as_deref())?,
+            proxy: None,
+            client: cpu_limit("--client-cpu-limit", args.client_cpu_limit.as_deref())?,
+        },
         command_line: std::env::args().collect(),
         seed: args.seed.unwrap_or_else(seed_default),
     })

@@ -145,6 +145,34 @@ fn a_limit_that_is_none_is_one_sentence() {
     assert_eq!(cell["server"]["cpu_limit"], Value::Null, "{cell}");
 }
 
+#[test]
+fn payload_doubling_has_limits_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lab = moonwire();
+    lab.args([
+        "lab",
+        "payload-doubling",
+        "--contestants",
+        "moonwire/weight-0.5",
+    ]);
+    lab.args(["--connections", "4", "--messages", "500", "--tls", "off"]);
+    lab.args(["--server-cpu-limit", "0.2", "--client-cpu-limit", "0.1"]);
+    lab.arg("--out").arg(folder.path().join("out"));
+    lab.arg("--json").arg(folder.path().join("run.json"));
+    let outcome = run(&mut lab);
+    let Some(cell) = cell(folder.path(), &outcome) else {
+        return;
+    };
+    assert_eq!(cell["server"]["cpu_limit"], 0.2, "{cell}");
+    assert!(cell["server"]["throttled_ms"].is_number(), "{cell}");
+    let generator = &cell["generator"];
+    assert_eq!(generator["cpu_limit"], 0.1, "{cell}");
+    let share =
+        generator["cpu_s"].as_f64().unwrap() / cell["server"]["observed_s"].as_f64().unwrap();
+    assert!(share < 0.3, "{share} of a processor: {generator}");
+    assert!(generator["throttled_ms"].as_f64() > Some(0.0), "{cell}");
+}
+
 /// Control groups named after a process, wherever they are.
 fn groups_of(pid: u32) -> Vec<PathBuf> {
     let name = format!("moonwire.{pid}.");
