@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::cell::Cell;
 use crate::format;
 
-/// One processor over the sending phase. All shares are of that time, 0 to 1, and of all that ran on
+/// One processor over the sending phase. All shares are of that time, 0 to 1, and of all that
+/// ran on
 /// the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -51,7 +51,8 @@ pub enum LatencyFrom {
     Sent,
 }
 
-/// Runs a client to its end in this group; `around.errand` says what it is to do. The error is a sentence.
+/// Runs a client to its end in this group; `around.errand` says what it is to do. The error is a
+/// sentence.
 pub(crate) fn run_client(
     client: &Contestant,
     around: &Surroundings,

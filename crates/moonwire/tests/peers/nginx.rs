@@ -1,5 +1,6 @@
 //! `deploy/nginx` with the real nginx: a proxy and two servers, each a container but for the image,
-//! with namespaces of its own for network, mounts and processes. A bridge joins the servers to nginx,
+//! with namespaces of its own for network, mounts and processes. A bridge joins the servers to
+//! nginx,
 //! as Docker's internal network does, and the client sees nginx only.
 //!
 //! Namespaces live as long as the processes in them, so that nothing is left behind. Only root may
