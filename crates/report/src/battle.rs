@@ -8,6 +8,7 @@ mod circle;
 mod contrast;
 mod ranking;
 mod schemes;
+mod stages;
 mod standing;
 
 use serde::{Deserialize, Serialize};
@@ -86,6 +87,7 @@ pub(crate) fn sections(run: &Run, rules: &Rules) -> Vec<Section> {
                 .flatten()
                 .collect(),
         });
+        sections.extend(stages::section(&field.title(), &standings));
         if let Some(primary) = Metric::parse(&rules.primary) {
             let title = format!("{}: who is ahead by {primary}", field.title());
             sections.extend(rankings(&title, &standings, primary, rules));

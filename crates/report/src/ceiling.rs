@@ -57,7 +57,7 @@ impl Ceiling {
     pub fn objection(&self, cell: &Cell) -> Option<String> {
         let tls = cell.contest.as_ref().is_some_and(|contest| contest.tls);
         let is_same = tls == self.tls && load(&cell.parameters) == load(&self.parameters);
-        let share = cell.rate.received_per_s / self.replies_per_s.max(f64::MIN_POSITIVE);
+        let share = fastest_per_s(cell) / self.replies_per_s.max(f64::MIN_POSITIVE);
         (is_same && self.is_of_generator() && share >= NEAR_SHARE).then(|| {
             format!(
                 "the generator was the limit: {:.0} % of the replies that it gets from a server \
@@ -68,10 +68,22 @@ impl Ceiling {
     }
 }
 
+/// Replies per second; where the rate changes those of the fastest second, because then it was that
+/// the generator had no time left, or never.
+fn fastest_per_s(cell: &Cell) -> f64 {
+    if cell.parameters.stages.is_none() {
+        return cell.rate.received_per_s;
+    }
+    let whole = cell.intervals.iter().filter(|it| it.length_s >= 1.0);
+    let rates = whole.map(|it| it.received as f64 / it.length_s);
+    rates.fold(cell.rate.received_per_s, f64::max)
+}
+
 /// The load apart from its pace.
 fn load(parameters: &Parameters) -> Parameters {
     Parameters {
         rate_per_s: None,
+        stages: None,
         batch: None,
         batches: None,
         wait_ms: None,
@@ -128,6 +140,7 @@ const NEAR_SHARE: f64 = 0.95;
 mod tests {
     use super::super::battle::tests;
     use super::*;
+    use crate::interval::Interval;
 
     fn cell(replies_per_s: f64, generator_s: f64) -> Cell {
         let mut cell = tests::cell("a", 1, 1.0);
@@ -159,6 +172,22 @@ mod tests {
         other = cell(97_000.0, 1.0);
         other.contest.as_mut().unwrap().tls = true;
         assert_eq!(ceiling.objection(&other), None);
+    }
+
+    #[test]
+    fn of_a_rate_that_changes_the_fastest_second_is_beside_the_ceiling() {
+        let ceiling = Ceiling::of(&cell(100_000.0, 1.98)).unwrap();
+        let mut spike = cell(40_000.0, 1.0);
+        spike.intervals = [20_000, 97_000, 20_000]
+            .map(|received| Interval {
+                length_s: 1.0,
+                received,
+                ..Interval::default()
+            })
+            .into();
+        assert_eq!(ceiling.objection(&spike), None);
+        spike.parameters.stages = Some("1s:20000".to_owned());
+        assert!(ceiling.objection(&spike).unwrap().contains("97 %"));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::interval::Interval;
 use crate::one_way::{ClockOffset, OneWay};
 use crate::processor::Processor;
 use crate::quantiles::Quantiles;
+use crate::stage::Stage;
 use crate::tls::Tls;
 use crate::verdict::{Assessment, Verdict};
 
@@ -68,6 +69,8 @@ pub struct Cell {
     pub scenario: BTreeMap<String, serde_json::Value>,
     /// One entry a second.
     pub intervals: Vec<Interval>,
+    /// The stages of the load, where its rate changes.
+    pub stages: Vec<Stage>,
 }
 
 /// What a sweep varies. `None` where the scenario has no such thing.
@@ -90,8 +93,11 @@ pub struct Parameters {
     pub batches: Option<u64>,
     /// Replies expected per message.
     pub replies: u64,
-    /// Total messages per second asked for.
+    /// Total messages per second asked for; those before the first stage, where there are stages.
     pub rate_per_s: Option<f64>,
+    /// How that rate changes over time, as typed: `10s:1000,30s:5000`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stages: Option<String>,
     /// Most messages in flight per connection.
     pub in_flight: Option<u64>,
     /// Messages of one connection before it closes.
@@ -202,6 +208,14 @@ impl Parameters {
         // Spread over the whole wait is what is meant when nothing is said.
         part("g", self.stagger_ms.filter(|_| self.is_bunched()), "");
         part("q", self.rate_per_s, "");
+        if let Some(stages) = &self.stages {
+            key.push_str(&stages_key(stages));
+        }
+        let mut part = |letter: &str, value: Option<f64>, unit: &str| {
+            if let Some(value) = value {
+                key.push_str(&format!("_{letter}{value}{unit}"));
+            }
+        };
         part("p", self.in_flight.and_then(count), "");
         part("m", self.messages_per_connection.and_then(count), "");
         part("o", self.open_max.and_then(count), "");
@@ -227,6 +241,23 @@ impl Parameters {
         key
     }
 }
+
+/// Stages as a part of a file name: as they are, or by how many they are and a sum of their text
+/// where that is long.
+fn stages_key(stages: &str) -> String {
+    if stages.len() <= STAGES_KEY_MAX {
+        return format!("_stages{}", stages.replace([':', ','], "-"));
+    }
+    // FNV-1a, which is the same in every build.
+    let sum = stages.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let count = stages.split(',').count();
+    format!("_{count}stages-{sum:016x}")
+}
+
+/// A file name has 255 bytes for all of its parts.
+const STAGES_KEY_MAX: usize = 60;
 
 impl Serialize for Cell {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -278,6 +309,8 @@ struct CellOut<'a> {
     link: &'a Option<Link>,
     scenario: &'a BTreeMap<String, serde_json::Value>,
     intervals: &'a [Interval],
+    #[serde(skip_serializing_if = "<[Stage]>::is_empty")]
+    stage_figures: &'a [Stage],
     histograms: HistogramsOut<'a>,
 }
 
@@ -359,6 +392,7 @@ impl<'a> CellOut<'a> {
             link: &cell.link,
             scenario: &cell.scenario,
             intervals: &cell.intervals,
+            stage_figures: &cell.stages,
             histograms: HistogramsOut::of(cell),
         }
     }
@@ -471,6 +505,8 @@ struct CellIn {
     scenario: BTreeMap<String, serde_json::Value>,
     #[serde(default)]
     intervals: Vec<Interval>,
+    #[serde(default)]
+    stage_figures: Vec<Stage>,
     histograms: HistogramsIn,
 }
 
@@ -564,6 +600,7 @@ impl From<CellIn> for Cell {
             link: file.link,
             scenario: file.scenario,
             intervals: file.intervals,
+            stages: file.stage_figures,
         }
     }
 }

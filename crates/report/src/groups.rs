@@ -94,9 +94,7 @@ pub(crate) fn described(parameters: &Parameters) -> String {
     if !sending.is_empty() {
         parts.push(sending.trim_start().to_owned());
     }
-    if let Some(rate) = parameters.rate_per_s {
-        parts.push(format!("{} messages/s in total", format::rate(rate)));
-    }
+    parts.extend(rate(parameters));
     if let Some(in_flight) = parameters.in_flight {
         parts.push(format!("at most {in_flight} in flight per connection"));
     }
@@ -131,6 +129,21 @@ pub(crate) fn described(parameters: &Parameters) -> String {
     }
     parts.extend(link_extras(parameters));
     parts.join(", ")
+}
+
+/// Messages per second, and how that changes.
+fn rate(parameters: &Parameters) -> Option<String> {
+    let per_s = parameters
+        .rate_per_s
+        .map(|rate| format!("{} messages/s in total", format::rate(rate)));
+    let Some(stages) = &parameters.stages else {
+        return per_s;
+    };
+    let from = per_s.map_or_else(
+        || "messages/s in total".to_owned(),
+        |per_s| format!("{per_s}, then"),
+    );
+    Some(format!("{from} in stages {}", stages.replace(',', " ")))
 }
 
 /// What was asked of the link beside its delay.
@@ -220,5 +233,36 @@ mod tests {
             "5 batches of 2 messages every 1 s, 1 KiB payload, 4 replies a message, \
              20 ms link delay per direction"
         );
+    }
+
+    #[test]
+    fn stages_are_named_in_titles_and_files() {
+        let mut parameters = Parameters {
+            clients: 10,
+            stages: Some("10s:1000,0s:5000".to_owned()),
+            ..Parameters::default()
+        };
+        let title = described(&parameters);
+        let begin = "messages/s in total in stages 10s:1000 0s:5000, ";
+        assert!(title.starts_with(begin), "{title}");
+        assert_eq!(parameters.key(), "c10_stages10s-1000-0s-5000_s0_r0");
+        parameters.rate_per_s = Some(50.0);
+        let title = described(&parameters);
+        assert!(
+            title.starts_with("50.0 messages/s in total, then in stages"),
+            "{title}"
+        );
+        // A file name has 255 bytes.
+        let long = |last: &str| {
+            let text = format!("{}1s:{last}", "10s:1000,".repeat(31));
+            let key = Parameters {
+                stages: Some(text),
+                ..parameters.clone()
+            }
+            .key();
+            assert!(key.contains("_32stages-") && key.len() < 80, "{key}");
+            key
+        };
+        assert_ne!(long("1"), long("2"));
     }
 }

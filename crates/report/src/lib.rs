@@ -39,6 +39,7 @@ mod run;
 #[cfg(test)]
 mod sample;
 mod sentences;
+mod stage;
 mod statistics;
 mod summary;
 mod table;
@@ -71,6 +72,7 @@ pub use crate::processor::Processor;
 pub use crate::quantiles::Quantiles;
 pub use crate::replies::{Reply, ReplyWriter};
 pub use crate::run::{Content, Run, RunError, RunProblem};
+pub use crate::stage::Stage;
 pub use crate::summary::{Style, objection, summary};
 pub use crate::tls::Tls;
 pub use crate::verdict::{Assessment, Verdict};

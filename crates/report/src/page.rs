@@ -246,6 +246,11 @@ fn cell_details(cell: &Cell, index: usize) -> String {
         list(cell.assessment.reasons())
     );
     html.push_str(&tables::latency_table(cell).to_html());
+    let stages = tables::stage_table(cell);
+    if !stages.is_empty() {
+        html.push_str(&format!("<h3>{}</h3>\n", tables::STAGES_TITLE));
+        html.push_str(&stages.to_html());
+    }
     html.push_str("<h3>Percentile ladder</h3>\n");
     html.push_str(&tables::ladder_table(cell).to_html());
     for (head, counts) in [("error", &cell.errors), ("close code", &cell.closes)] {

@@ -50,6 +50,11 @@ fn load_summary(cell: &Cell, style: Style) -> String {
         text.push_str(&section("Latency", style));
         text.push_str(&latencies.to_text());
     }
+    let stages = tables::stage_table(cell);
+    if !stages.is_empty() {
+        text.push_str(&section(tables::STAGES_TITLE, style));
+        text.push_str(&stages.to_text());
+    }
     if cell.parameters.messages_per_connection.is_some() {
         // What thor printed of such a run.
         text.push_str(&section("Percentiles", style));

@@ -7,6 +7,7 @@ use crate::format::{self, dash, latency_or_dash, milliseconds_or_dash};
 use crate::groups::{Group, clients};
 use crate::histogram::Histogram;
 use crate::quantiles::Quantiles;
+use crate::stage::Stage;
 use crate::table::Table;
 
 /// One row a kind of latency, with everything recorded about it.
@@ -163,6 +164,50 @@ pub(crate) fn counter_table(group: &Group<'_>) -> Table {
     table
 }
 
+/// One row a stage; empty where the rate does not change.
+pub(crate) fn stage_table(cell: &Cell) -> Table {
+    let header = ["stage", "messages/s"];
+    let mut table = Table::new(header.into_iter().chain(STAGE_FIGURES));
+    for (index, stage) in cell.stages.iter().enumerate() {
+        if stage.length_s > 0.0 {
+            let row = [stage_name(index, stage), stage_rate(stage)];
+            let figures = stage_figures(stage, 1);
+            table.row(row.into_iter().chain(figures));
+        }
+    }
+    table
+}
+
+/// The number of a stage and its length.
+pub(crate) fn stage_name(index: usize, stage: &Stage) -> String {
+    let length = format::round_number(&format::latency(stage.length_s * 1e6));
+    format!("{}: {length}", index + 1)
+}
+
+/// The rate that was asked for in a stage.
+pub(crate) fn stage_rate(stage: &Stage) -> String {
+    let (from, to) = (stage.from_per_s, stage.target_per_s);
+    match from == to {
+        true => format::rate(to),
+        false => format!("{} to {}", format::rate(from), format::rate(to)),
+    }
+}
+
+/// What became of its messages in so many rounds together, as [`STAGE_FIGURES`] names it.
+pub(crate) fn stage_figures(stage: &Stage, rounds: usize) -> [String; 7] {
+    let found = Quantiles::of(&stage.response);
+    let sent_per_s = stage.sent_per_s().map(|sent| sent / rounds as f64);
+    [
+        format::count(stage.sent),
+        format::count(stage.received),
+        format::count(stage.lost),
+        sent_per_s.map_or_else(dash, format::rate),
+        latency_or_dash(found.p50_us),
+        latency_or_dash(found.p99_us),
+        latency_or_dash(found.max_us),
+    ]
+}
+
 /// One row an interval, the first `INTERVAL_ROWS_MAX` of them.
 pub(crate) fn interval_table(cell: &Cell) -> Table {
     let mut table = Table::new([
@@ -293,5 +338,10 @@ fn latency_row(name: &str, histogram: &Histogram) -> Vec<String> {
     row
 }
 
+/// The figures of a stage.
+pub(crate) const STAGE_FIGURES: [&str; 7] =
+    ["sent", "received", "lost", "sent/s", "p50", "p99", "max"];
+/// Over the table of stages.
+pub(crate) const STAGES_TITLE: &str = "Stages, by the intended times of their messages";
 /// Ten minutes: a page with more rows is slow, and the Run file has them all.
 pub(crate) const INTERVAL_ROWS_MAX: usize = 600;

@@ -1,0 +1,129 @@
+//! One stage of a load whose rate changes: what was intended in it, and what became of that.
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::histogram::Histogram;
+use crate::quantiles::Quantiles;
+
+/// The messages that were intended in one stage, whenever they were sent and answered.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(from = "StageIn")]
+pub struct Stage {
+    /// Seconds from the start of the sending phase.
+    pub start_s: f64,
+    /// Length in seconds; 0 is a jump.
+    pub length_s: f64,
+    /// Messages per second at its start.
+    pub from_per_s: f64,
+    /// Messages per second at its end; between the two the rate is a line.
+    pub target_per_s: f64,
+    /// Its messages that were sent.
+    pub sent: u64,
+    /// Replies to them, each once.
+    pub received: u64,
+    /// Replies to them that never came, or too late for a latency.
+    pub lost: u64,
+    /// Response times of its messages.
+    pub response: Histogram,
+}
+
+impl Stage {
+    /// Its messages that were sent, per second of its length; `None` of a jump.
+    pub fn sent_per_s(&self) -> Option<f64> {
+        (self.length_s > 0.0).then(|| self.sent as f64 / self.length_s)
+    }
+
+    /// Adds what became of the same stage in another round.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.received += other.received;
+        self.lost += other.lost;
+        self.response.merge(&other.response);
+    }
+}
+
+/// As the file holds it; the figures are computed from the histogram on each write.
+#[derive(Serialize)]
+struct StageOut<'a> {
+    start_s: f64,
+    length_s: f64,
+    from_per_s: f64,
+    target_per_s: f64,
+    sent: u64,
+    sent_per_s: Option<f64>,
+    received: u64,
+    lost: u64,
+    response: Quantiles,
+    histogram: &'a Histogram,
+}
+
+/// As it is read: figures that the histogram gives are ignored.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StageIn {
+    start_s: f64,
+    length_s: f64,
+    from_per_s: f64,
+    target_per_s: f64,
+    sent: u64,
+    received: u64,
+    lost: u64,
+    histogram: Histogram,
+}
+
+impl Serialize for Stage {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        StageOut {
+            start_s: self.start_s,
+            length_s: self.length_s,
+            from_per_s: self.from_per_s,
+            target_per_s: self.target_per_s,
+            sent: self.sent,
+            sent_per_s: self.sent_per_s(),
+            received: self.received,
+            lost: self.lost,
+            response: Quantiles::of(&self.response),
+            histogram: &self.response,
+        }
+        .serialize(serializer)
+    }
+}
+
+impl From<StageIn> for Stage {
+    fn from(file: StageIn) -> Self {
+        Self {
+            start_s: file.start_s,
+            length_s: file.length_s,
+            from_per_s: file.from_per_s,
+            target_per_s: file.target_per_s,
+            sent: file.sent,
+            received: file.received,
+            lost: file.lost,
+            response: file.histogram,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_read_as_it_was_written() {
+        let mut stage = Stage {
+            start_s: 10.0,
+            length_s: 5.0,
+            from_per_s: 100.0,
+            target_per_s: 300.0,
+            sent: 1000,
+            received: 999,
+            lost: 1,
+            ..Stage::default()
+        };
+        stage.response.record(3_000_000);
+        let json = serde_json::to_value(&stage).unwrap();
+        assert_eq!(json["sent_per_s"], 200.0);
+        assert_eq!(json["response"]["p99_us"], 3000.0);
+        assert_eq!(serde_json::from_value::<Stage>(json).unwrap(), stage);
+    }
+}
