@@ -203,6 +203,10 @@ impl LabScenario {
             let sentence = "'over' varies the load by itself: give no other knob several values";
             return Err(knobs.mistake(place, sentence));
         }
+        if knobs.get("stages").is_some() {
+            let sentence = "'over' varies the load by itself: leave out 'stages'";
+            return Err(knobs.mistake(place, sentence));
+        }
         let is_rate = self.search.is_some_and(|search| search.over == Over::Rate);
         if let Some(knob) = knobs.get("rate").filter(|_| is_rate) {
             return Err(knob.mistake("rate", "'over' is rate and varies it: give 'from' instead"));

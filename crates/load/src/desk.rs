@@ -8,6 +8,7 @@ use crate::ledger::Reply;
 use crate::plan::Plan;
 use crate::raw::{RawLine, RawSink};
 use crate::schedule::NEVER;
+use crate::stage_records::StageRecords;
 use crate::tally::{Occupancy, Tally};
 
 /// The due queue of one worker and its tally.
@@ -37,6 +38,8 @@ pub(crate) struct Desk {
     pub(crate) heard: u64,
     /// Clients with something to flush.
     pub(crate) touched: Vec<u32>,
+    /// What becomes of the messages of each stage, where there are stages.
+    pub(crate) stages: StageRecords,
     raw: Option<RawSink>,
     sending: bool,
 }
@@ -63,6 +66,9 @@ impl Desk {
     /// Begins the first interval.
     pub(crate) fn occupy(&mut self, plan: &Plan, now_ns: u64) {
         self.tally.occupancy = Occupancy::begin(now_ns, plan.link_delay_ns);
+        if let Some(stages) = plan.scenario.stages() {
+            self.stages = StageRecords::new(stages, now_ns);
+        }
         self.sending = true;
     }
 
@@ -251,6 +257,12 @@ impl Desk {
         self.last_reply_ns = at_ns;
         self.last_received_ns = at_ns;
         self.tally.replied(reply, at_ns);
+        let intended_ns = reply.entry.intended_ns;
+        self.stages.received(intended_ns);
+        if reply.last {
+            let response_ns = at_ns.saturating_sub(intended_ns);
+            self.stages.answered(intended_ns, response_ns);
+        }
     }
 
     /// Counts an awaited reply to a message that was forgotten.

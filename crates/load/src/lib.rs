@@ -29,6 +29,8 @@ mod scenario;
 mod schedule;
 mod slo;
 mod sources;
+mod stage_records;
+mod stages;
 mod tally;
 mod target;
 mod verdict;
@@ -47,5 +49,6 @@ pub use crate::scenario::{
     Workload,
 };
 pub use crate::slo::Slo;
+pub use crate::stages::{RateStage, RateStages};
 pub use crate::target::Target;
 pub use moonwire_proto::{DeflateOffer, WebSocketVersion};

@@ -164,6 +164,9 @@ fn cell(plan: &Plan, records: &Records) -> Cell {
         link: link(plan),
         scenario: scenario_values(&plan.scenario),
         intervals: intervals(records),
+        stages: plan.scenario.stages().map_or_else(Vec::new, |stages| {
+            records.stages.figures(stages, plan.copies())
+        }),
         ..Cell::default()
     }
 }
@@ -326,7 +329,9 @@ fn parameters(plan: &Plan) -> Parameters {
             Some(milliseconds(wait)),
             Some(batches),
         ),
-        Pacing::Closed { .. } | Pacing::Open { .. } | Pacing::Hold => (None, None, None),
+        Pacing::Closed { .. } | Pacing::Open { .. } | Pacing::Hold | Pacing::Stages { .. } => {
+            (None, None, None)
+        }
     };
     Parameters {
         clients: u64::from(scenario.connections_total()),
@@ -340,8 +345,10 @@ fn parameters(plan: &Plan) -> Parameters {
         silent: scenario.fan_out.and_then(silent),
         rate_per_s: match scenario.pacing {
             Pacing::Open { rate, .. } => Some(rate),
+            Pacing::Stages { ref stages, .. } => stages.start_per_s(),
             Pacing::Batches { .. } | Pacing::Closed { .. } | Pacing::Hold => None,
         },
+        stages: scenario.stages().map(ToString::to_string),
         in_flight: scenario.in_flight_max().map(u64::from),
         messages_per_connection: scenario.messages_per_connection,
         open_max: scenario.open_max.map(u64::from),

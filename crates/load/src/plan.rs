@@ -235,6 +235,7 @@ impl Plan {
     pub(crate) fn rate_per_s(&self) -> Option<f64> {
         match self.scenario.pacing {
             Pacing::Open { rate, .. } => Some(rate),
+            Pacing::Stages { ref stages, .. } => Some(stages.mean_per_s()),
             Pacing::Batches { batch, wait, .. } if !wait.is_zero() => {
                 let per_tick = f64::from(batch) * f64::from(self.scenario.connections_total());
                 Some(per_tick / wait.as_secs_f64())
@@ -247,9 +248,9 @@ impl Plan {
     /// its place: what the sending phase is longer than its last send, so that a rate is over whole
     /// periods.
     pub(crate) fn last_gap_ns(&self) -> u64 {
-        match (self.scenario.pacing, self.schedule.end_ns()) {
+        match (&self.scenario.pacing, self.schedule.end_ns()) {
             (Pacing::Batches { wait, .. }, NEVER) => {
-                duration_ns(wait).saturating_sub(self.schedule.last_stagger_ns())
+                duration_ns(*wait).saturating_sub(self.schedule.last_stagger_ns())
             }
             _ => 0,
         }

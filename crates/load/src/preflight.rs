@@ -25,9 +25,10 @@ pub(crate) fn check(scenario: &Scenario, targets: &[SocketAddr]) -> Result<Sourc
         .filter(|target| target.is_secure())
         .count() as u64;
     let connections = u64::from(scenario.connections.min(scenario.open_max()));
+    let stages = scenario.stages().map_or(0, |it| it.stages().len()) as u64;
     let plain = scenario.targets.len() as u64 - secure;
     let bytes = connections * (plain * PLAIN_BYTES + secure * SECURE_BYTES)
-        + u64::from(scenario.workers()) * WORKER_BYTES;
+        + u64::from(scenario.workers()) * (WORKER_BYTES + stages * STAGE_BYTES);
     ensure_memory(bytes, available_bytes())?;
     Ok(sources)
 }
@@ -104,6 +105,8 @@ const PLAIN_BYTES: u64 = 8 * 1024;
 const SECURE_BYTES: u64 = 48 * 1024;
 /// Histograms and buffers of a worker.
 const WORKER_BYTES: u64 = 16 * 1024 * 1024;
+/// The histogram of a stage.
+const STAGE_BYTES: u64 = 280 * 1024;
 /// Descriptors of a worker: epoll, waker, timer, a file of /proc.
 const WORKER_DESCRIPTORS: u64 = 4;
 /// Descriptors kept free: the result, name resolution, trust anchors.

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use moonwire_report::{Interval, IntervalLatency};
 
 use crate::cpu::ThreadCpu;
+use crate::stage_records::StageRecords;
 use crate::tally::Tally;
 use crate::worker::Finish;
 
@@ -29,6 +30,8 @@ pub(crate) struct Records {
     pub(crate) last_received_ns: u64,
     /// Messages that each listener has heard, where some are published.
     pub(crate) heard: Vec<u64>,
+    /// What became of the messages of each stage, where there are stages.
+    pub(crate) stages: StageRecords,
     /// When the last worker was left without connections, if all were.
     pub(crate) died_ns: Option<u64>,
     pub(crate) stalled: bool,
@@ -80,6 +83,7 @@ impl Records {
             last_sent_ns: 0,
             last_received_ns: 0,
             heard: Vec::new(),
+            stages: StageRecords::default(),
             died_ns: None,
             stalled: false,
             online: 0,
@@ -163,7 +167,8 @@ impl Records {
     }
 
     /// Takes what a worker left behind.
-    pub(crate) fn take_finish(&mut self, worker: u32, finish: Finish) {
+    pub(crate) fn take_finish(&mut self, worker: u32, mut finish: Finish) {
+        self.stages.merge(std::mem::take(&mut finish.stages));
         self.reported[worker as usize] = u64::MAX;
         self.cpu.extend(finish.cpu);
         self.unsent_waiting += finish.unsent_waiting;
@@ -304,6 +309,7 @@ mod tests {
             last_sent_ns: 0,
             last_received_ns: 0,
             heard: Vec::new(),
+            stages: StageRecords::default(),
             died_ns,
             stalled: false,
         }

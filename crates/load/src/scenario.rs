@@ -18,7 +18,9 @@ use serde::{Serialize, Serializer};
 use crate::fragments::FragmentShare;
 use crate::pool::PayloadSource;
 use crate::reconnect::Reconnect;
+use crate::schedule;
 use crate::slo::Slo;
+use crate::stages::RateStages;
 use crate::target::Target;
 
 /// A checked scenario: every value of it can run.
@@ -65,8 +67,20 @@ impl Scenario {
     pub(crate) fn in_flight_max(&self) -> Option<u32> {
         match self.0.pacing {
             Pacing::Closed { in_flight } => Some(in_flight),
-            Pacing::Open { in_flight, .. } | Pacing::Batches { in_flight, .. } => in_flight,
+            Pacing::Open { in_flight, .. }
+            | Pacing::Batches { in_flight, .. }
+            | Pacing::Stages { in_flight, .. } => in_flight,
             Pacing::Hold => None,
+        }
+    }
+
+    /// How the rate changes, where it does.
+    pub(crate) fn stages(&self) -> Option<&RateStages> {
+        match &self.0.pacing {
+            Pacing::Stages { stages, .. } => Some(stages),
+            Pacing::Closed { .. } | Pacing::Open { .. } | Pacing::Batches { .. } | Pacing::Hold => {
+                None
+            }
         }
     }
 
@@ -84,7 +98,12 @@ impl Scenario {
                 let each = self.0.messages_per_connection;
                 each.map(|each| connections.saturating_mul(each))
             }
-            Pacing::Open { .. } => None,
+            Pacing::Stages {
+                ref stages,
+                arrival: Arrival::Constant,
+                ..
+            } => Some(schedule::messages_of(stages)),
+            Pacing::Open { .. } | Pacing::Stages { .. } => None,
         };
         match (self.0.stop, of_schedule) {
             (Stop::Messages(total), Some(of_schedule)) => Some(total.min(of_schedule)),
@@ -336,7 +355,7 @@ impl TimeUnit {
 }
 
 /// When messages are sent.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pacing {
     /// Each connection keeps this many messages unanswered; the peer sets the pace.
@@ -367,6 +386,15 @@ pub enum Pacing {
     },
     /// Connections are opened and held; nothing is sent.
     Hold,
+    /// An open loop whose rate changes over time, and ends with its last stage.
+    Stages {
+        /// The rate over time, over all connections.
+        stages: RateStages,
+        /// How the messages are spread over time.
+        arrival: Arrival,
+        /// Most messages unanswered per connection; later ones keep their intended time.
+        in_flight: Option<u32>,
+    },
 }
 
 /// How an open loop spreads its messages.
@@ -387,7 +415,7 @@ pub enum Stop {
     After(Duration),
     /// Messages over all connections.
     Messages(u64),
-    /// When the schedule ends by itself: batches, or connections of some messages each.
+    /// When the schedule ends by itself: batches, stages, or connections of some messages each.
     Schedule,
 }
 

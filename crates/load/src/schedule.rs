@@ -5,7 +5,11 @@
 //! number of its message, never from the time before it, so that nothing drifts; and it does not
 //! depend on how connections are spread over workers.
 
+mod integral;
+
+use self::integral::{Integral, MESSAGE, Mass};
 use crate::scenario::{Arrival, Pacing, Scenario, Stop};
+use crate::stages::RateStages;
 
 /// The plan of a run: pure, shared by all workers.
 #[derive(Clone, Debug)]
@@ -33,6 +37,8 @@ pub(crate) struct Cursor {
     left: u64,
     /// Start of this connection's own time: when it joined, its stagger included.
     epoch_ns: u64,
+    /// The integral of a rate in stages at the next message; unused by other shapes.
+    mass: Mass,
     /// Source of its Poisson arrivals; unused by other shapes.
     random: fastrand::Rng,
 }
@@ -41,16 +47,17 @@ impl Schedule {
     /// The plan of a scenario.
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let connections = u64::from(scenario.senders());
-        let end_ns = match scenario.stop {
-            Stop::After(duration) => duration_ns(duration),
-            Stop::Messages(_) | Stop::Schedule => NEVER,
+        let end_ns = match (&scenario.pacing, scenario.stop) {
+            (Pacing::Stages { stages, .. }, _) => duration_ns(stages.duration()),
+            (_, Stop::After(duration)) => duration_ns(duration),
+            (_, Stop::Messages(_) | Stop::Schedule) => NEVER,
         };
         let messages = match scenario.stop {
             Stop::Messages(total) => Some(total),
             Stop::After(_) | Stop::Schedule => None,
         };
         Self {
-            shape: Shape::new(scenario.pacing, connections, messages, scenario.seed),
+            shape: Shape::new(&scenario.pacing, connections, messages, scenario.seed),
             connections,
             end_ns,
             messages,
@@ -67,6 +74,7 @@ impl Schedule {
             k: 0,
             left: self.share(connection),
             epoch_ns: joined_ns.saturating_add(stagger_ns),
+            mass: 0,
             random: fastrand::Rng::with_seed(mix(self.seed, u64::from(connection))),
         };
         if let Shape::Constant { rate_millihertz } = self.shape
@@ -79,6 +87,10 @@ impl Schedule {
             while self.grid_ns(connection, cursor.k, rate_millihertz) < joined_ns {
                 cursor.k += 1;
             }
+        }
+        if let Shape::Staged { integral, .. } = &self.shape {
+            cursor.k = self.rounds(connection, integral.messages_before(joined_ns).into());
+            cursor.mass = integral.mass(joined_ns);
         }
         self.place(connection, &mut cursor);
         cursor
@@ -102,12 +114,14 @@ impl Schedule {
             Shape::Closed | Shape::Hold => 0,
             Shape::Constant { rate_millihertz } => {
                 let places = (u128::from(until_ns) * u128::from(rate_millihertz)).div_ceil(PICO);
-                let rounds = places
-                    .saturating_sub(u128::from(connection))
-                    .div_ceil(u128::from(self.connections));
-                u64::try_from(rounds)
-                    .unwrap_or(u64::MAX)
-                    .saturating_sub(cursor.k)
+                self.rounds(connection, places).saturating_sub(cursor.k)
+            }
+            Shape::Staged {
+                ref integral,
+                is_poisson: false,
+            } => {
+                let places = integral.messages_before(until_ns).into();
+                self.rounds(connection, places).saturating_sub(cursor.k)
             }
             Shape::Batches { batch, wait_ns, .. } => {
                 let elapsed_ns = until_ns - cursor.epoch_ns;
@@ -116,7 +130,7 @@ impl Schedule {
                     .map_or(u64::MAX, |_| elapsed_ns.div_ceil(wait_ns));
                 begun.saturating_mul(batch).saturating_sub(cursor.k)
             }
-            Shape::Poisson { .. } | Shape::Scattered { .. } => {
+            Shape::Poisson { .. } | Shape::Scattered { .. } | Shape::Staged { .. } => {
                 let mut cursor = cursor.clone();
                 let mut drawn = 0;
                 while cursor.next_ns < until_ns && drawn < DUE_DRAWN_MAX {
@@ -131,13 +145,13 @@ impl Schedule {
 
     /// When sending ends by the schedule; `None` where the peer decides.
     pub(crate) fn planned_ns(&self) -> Option<u64> {
-        let of_shape = match (self.shape, self.messages) {
-            (Shape::Constant { rate_millihertz }, Some(messages)) => {
+        let of_shape = match (&self.shape, self.messages) {
+            (&Shape::Constant { rate_millihertz }, Some(messages)) => {
                 u64::try_from(u128::from(messages) * PICO / u128::from(rate_millihertz)).ok()
             }
-            (Shape::Scattered { length_ns }, _) => Some(length_ns as u64),
+            (&Shape::Scattered { length_ns }, _) => Some(length_ns as u64),
             (
-                Shape::Batches {
+                &Shape::Batches {
                     batch,
                     wait_ns,
                     messages: own,
@@ -151,7 +165,7 @@ impl Schedule {
                         .saturating_add(last_ns),
                 )
             }
-            (Shape::Closed | Shape::Hold | Shape::Poisson { .. }, _)
+            (Shape::Closed | Shape::Hold | Shape::Poisson { .. } | Shape::Staged { .. }, _)
             | (Shape::Constant { .. }, None) => None,
         };
         match of_shape {
@@ -178,7 +192,7 @@ impl Schedule {
                 let own_ns = (last / batch).saturating_mul(wait_ns);
                 Some(cursor.epoch_ns.saturating_add(own_ns))
             }
-            Shape::Closed | Shape::Hold | Shape::Poisson { .. } => None,
+            Shape::Closed | Shape::Hold | Shape::Poisson { .. } | Shape::Staged { .. } => None,
         }
     }
 
@@ -202,7 +216,8 @@ impl Schedule {
             Shape::Closed
             | Shape::Constant { .. }
             | Shape::Poisson { .. }
-            | Shape::Scattered { .. } => of_total,
+            | Shape::Scattered { .. }
+            | Shape::Staged { .. } => of_total,
         }
     }
 
@@ -228,6 +243,20 @@ impl Schedule {
             Shape::Batches { batch, wait_ns, .. } => cursor
                 .epoch_ns
                 .saturating_add((cursor.k / batch).saturating_mul(wait_ns)),
+            Shape::Staged {
+                ref integral,
+                is_poisson,
+            } => {
+                cursor.mass = match is_poisson {
+                    false => self.number(connection, cursor.k) * MESSAGE,
+                    true => {
+                        // In the measure of the integral the arrivals have a constant rate.
+                        let gap = exponential(&mut cursor.random) * self.connections as f64;
+                        cursor.mass + (gap * MESSAGE as f64) as Mass
+                    }
+                };
+                integral.time_ns(cursor.mass)
+            }
         };
         cursor.next_ns = if next_ns < self.end_ns {
             next_ns
@@ -247,9 +276,22 @@ impl Schedule {
         u64::try_from(place_ns / u128::from(self.connections)).unwrap_or(NEVER)
     }
 
+    /// Which of all messages is message `k` of `connection`, where connections take turns.
+    fn number(&self, connection: u32, k: u64) -> u128 {
+        u128::from(k) * u128::from(self.connections) + u128::from(connection)
+    }
+
+    /// How many of the first `places` messages are `connection`'s, where connections take turns.
+    fn rounds(&self, connection: u32, places: u128) -> u64 {
+        let rounds = places
+            .saturating_sub(u128::from(connection))
+            .div_ceil(u128::from(self.connections));
+        u64::try_from(rounds).unwrap_or(u64::MAX)
+    }
+
     /// The constant rate: message `i = k * connections + connection` at `i / rate`.
     fn grid_ns(&self, connection: u32, k: u64, rate_millihertz: u64) -> u64 {
-        let i = u128::from(k) * u128::from(self.connections) + u128::from(connection);
+        let i = self.number(connection, k);
         u64::try_from(i * PICO / u128::from(rate_millihertz)).unwrap_or(NEVER)
     }
 }
@@ -282,7 +324,7 @@ impl Cursor {
 /// No such time.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Shape {
     Closed,
     Constant {
@@ -308,11 +350,16 @@ enum Shape {
         messages: u64,
     },
     Hold,
+    /// A rate that changes, one grid or one Poisson stream in the measure of its integral.
+    Staged {
+        integral: Integral,
+        is_poisson: bool,
+    },
 }
 
 impl Shape {
-    fn new(pacing: Pacing, connections: u64, messages: Option<u64>, seed: u64) -> Self {
-        match pacing {
+    fn new(pacing: &Pacing, connections: u64, messages: Option<u64>, seed: u64) -> Self {
+        match *pacing {
             Pacing::Closed { .. } => Self::Closed,
             Pacing::Open {
                 rate,
@@ -348,8 +395,22 @@ impl Shape {
                 messages: u64::from(batch).saturating_mul(batches),
             },
             Pacing::Hold => Self::Hold,
+            Pacing::Stages {
+                ref stages,
+                arrival,
+                ..
+            } => Self::Staged {
+                integral: Integral::new(stages),
+                is_poisson: arrival == Arrival::Poisson,
+            },
         }
     }
+}
+
+/// Messages of a rate in stages.
+pub(crate) fn messages_of(stages: &RateStages) -> u64 {
+    let integral = Integral::new(stages);
+    integral.messages_before(integral.length_ns())
 }
 
 /// A duration as nanoseconds, at most [`NEVER`].

@@ -18,7 +18,7 @@ fn an_echo_answers_everything_once() {
         (open(5000.0, Some(1)), 1),
     ] {
         let outcome = peer.load(|settings| {
-            settings.pacing = pacing;
+            settings.pacing = pacing.clone();
             settings.threads = threads;
         });
         let messages = outcome.cell.messages;
@@ -95,7 +95,7 @@ fn batches_poisson_and_sizes_down_to_nothing() {
 fn dropped_replies_are_lost_exactly() {
     for pacing in [closed(8), open(5000.0, None)] {
         let peer = Peer::start(Fault::Drop(100));
-        let outcome = peer.load(|settings| settings.pacing = pacing);
+        let outcome = peer.load(|settings| settings.pacing = pacing.clone());
         let messages = outcome.cell.messages;
         assert_eq!(messages.lost, peer.spoilt(), "{pacing:?}");
         assert!(messages.lost > 0);

@@ -19,6 +19,7 @@ fn bouts(spec: &BattleSpec) -> Vec<Bout> {
     for mut load in spec.scenario.loads() {
         // Of those that differ in their rate only, each would find the same.
         load.parameters.rate_per_s = None;
+        load.parameters.stages = None;
         let is_known = loads.iter().any(|it| it.parameters == load.parameters);
         if is_known || matches!(load.settings.pacing, Pacing::Hold) {
             continue;
@@ -84,9 +85,11 @@ fn measure(
 fn hasten(settings: &mut Settings) {
     settings.pacing = match settings.pacing {
         Pacing::Closed { in_flight } => Pacing::Closed { in_flight },
-        Pacing::Open { .. } | Pacing::Batches { .. } | Pacing::Hold => Pacing::Closed {
-            in_flight: IN_FLIGHT.div_ceil(settings.connections.max(1)),
-        },
+        Pacing::Open { .. } | Pacing::Batches { .. } | Pacing::Hold | Pacing::Stages { .. } => {
+            Pacing::Closed {
+                in_flight: IN_FLIGHT.div_ceil(settings.connections.max(1)),
+            }
+        }
     };
     settings.think = None;
     settings.stagger = None;

@@ -471,8 +471,20 @@ fn shortened(
     let mut settings = settings?;
     settings.stop = Stop::After(warm_up);
     settings.slo.clear();
-    if matches!(settings.pacing, Pacing::Batches { .. }) {
-        settings.pacing = Pacing::Closed { in_flight: 1 };
+    match settings.pacing {
+        Pacing::Batches { .. } => settings.pacing = Pacing::Closed { in_flight: 1 },
+        Pacing::Stages {
+            ref stages,
+            arrival,
+            in_flight,
+        } => {
+            settings.pacing = Pacing::Open {
+                rate: stages.mean_per_s(),
+                arrival,
+                in_flight,
+            };
+        }
+        Pacing::Closed { .. } | Pacing::Open { .. } | Pacing::Hold => {}
     }
     Scenario::new(settings)
 }

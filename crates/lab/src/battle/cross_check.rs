@@ -100,7 +100,9 @@ fn errand(load: &LoadPlan) -> Option<Errand> {
             let wait_s = wait.as_secs_f64();
             (f64::from(connections) / wait_s, batches as f64 * wait_s)
         }
-        Pacing::Batches { .. } | Pacing::Closed { .. } | Pacing::Hold => return None,
+        Pacing::Batches { .. } | Pacing::Closed { .. } | Pacing::Hold | Pacing::Stages { .. } => {
+            return None;
+        }
     };
     let (message_bytes, payload) = match settings.workload {
         Workload::Echo { size, .. } => (size, "echo"),

@@ -100,7 +100,7 @@ fn needs(spec: &BattleSpec) -> Needs {
 fn bytes_in_flight(settings: &Settings) -> u64 {
     let messages = match settings.pacing {
         Pacing::Closed { in_flight } => in_flight,
-        Pacing::Open { in_flight, .. } => in_flight.unwrap_or(0),
+        Pacing::Open { in_flight, .. } | Pacing::Stages { in_flight, .. } => in_flight.unwrap_or(0),
         Pacing::Batches {
             batch, in_flight, ..
         } => batch.min(in_flight.unwrap_or(u32::MAX)),

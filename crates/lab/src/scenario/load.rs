@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use moonwire_load::{
-    Arrival, DeflateOffer, FanOut, FragmentShare, Pacing, Reconnect, ScenarioError, Settings, Stop,
-    TimeUnit, Workload, quantity,
+    Arrival, DeflateOffer, FanOut, FragmentShare, Pacing, RateStages, Reconnect, ScenarioError,
+    Settings, Stop, TimeUnit, Workload, quantity,
 };
 use moonwire_report::Parameters;
 
@@ -46,6 +46,8 @@ pub(super) struct LoadKnobs {
     duration: Option<Duration>,
     messages: Option<u64>,
     rate: Vec<f64>,
+    /// How the rate changes, from each of `rate` or from 0.
+    stages: Option<String>,
     poisson: bool,
     hold: bool,
     in_flight: Vec<u32>,
@@ -110,6 +112,7 @@ impl LoadKnobs {
             duration: knobs.one("duration", quantity::duration)?,
             messages: knobs.one("messages", quantity::positive)?,
             rate: knobs.many("rate", quantity::rate)?.unwrap_or_default(),
+            stages: stages(knobs)?,
             poisson: yes("poisson")?.unwrap_or(false),
             hold: yes("hold")?.unwrap_or(false),
             in_flight: counts("in_flight")?.unwrap_or_default(),
@@ -141,6 +144,9 @@ impl LoadKnobs {
         if !self.batch.is_empty() && !self.rate.is_empty() {
             let sentence = "'batch' and 'rate' exclude each other: a schedule is one or the other";
             return Err(knobs.mistake(place, sentence));
+        }
+        if self.stages.is_some() {
+            self.check_stages(knobs, place)?;
         }
         if self.batch.is_empty() && !self.wait.is_empty() {
             return Err(knobs.mistake(
@@ -176,6 +182,32 @@ impl LoadKnobs {
         Ok(())
     }
 
+    /// What says otherwise than stages when messages are sent.
+    fn check_stages(&self, knobs: &Knobs, place: &str) -> Result<(), Mistake> {
+        let others = [
+            ("duration", "they last as long as they say"),
+            ("messages", "they send as many as they say"),
+            ("batch", "a schedule is one or the other"),
+            ("hold", "it sends nothing"),
+            (
+                "per_connection",
+                "such connections send one message after the other's reply",
+            ),
+            (
+                "think",
+                "it follows a reply, and stages do not wait for any",
+            ),
+            ("stagger", "the rate spreads the first sends"),
+        ];
+        match others.iter().find(|(name, _)| knobs.get(name).is_some()) {
+            Some((name, why)) => {
+                let sentence = format!("'stages' and '{name}' exclude each other: {why}");
+                Err(knobs.mistake(place, &sentence))
+            }
+            None => Ok(()),
+        }
+    }
+
     pub(super) fn plans(&self) -> Vec<LoadPlan> {
         let mut plans = Vec::new();
         for &connections in &self.connections {
@@ -186,10 +218,7 @@ impl LoadKnobs {
                         parameters: parameters(&settings, wait),
                         service: self.service,
                         threads: self.threads,
-                        arrival: match self.poisson {
-                            true => Arrival::Poisson,
-                            false => Arrival::Constant,
-                        },
+                        arrival: self.arrival(),
                         settings,
                     };
                     let audiences = self.with_audiences(&plan);
@@ -284,19 +313,31 @@ impl LoadKnobs {
                     (pacing, Some(wait))
                 }));
             }
-            pacings.extend(self.rate.iter().map(|&rate| {
-                let arrival = match self.poisson {
-                    true => Arrival::Poisson,
-                    false => Arrival::Constant,
-                };
-                (
-                    Pacing::Open {
-                        rate,
+            let arrival = self.arrival();
+            if let Some(stages) = &self.stages {
+                let staged = |from_per_s: f64| {
+                    let stages = RateStages::parse(stages, from_per_s)
+                        .expect("they were read with each of these rates");
+                    Pacing::Stages {
+                        stages,
                         arrival,
                         in_flight,
-                    },
-                    None,
-                )
+                    }
+                };
+                let from = match self.rate.as_slice() {
+                    [] => &[0.0],
+                    rates => rates,
+                };
+                pacings.extend(from.iter().map(|&from_per_s| (staged(from_per_s), None)));
+                continue;
+            }
+            pacings.extend(self.rate.iter().map(|&rate| {
+                let pacing = Pacing::Open {
+                    rate,
+                    arrival,
+                    in_flight,
+                };
+                (pacing, None)
             }));
             if self.batch.is_empty() && self.rate.is_empty() {
                 let in_flight = in_flight.unwrap_or(1);
@@ -306,8 +347,15 @@ impl LoadKnobs {
         pacings
     }
 
+    fn arrival(&self) -> Arrival {
+        match self.poisson {
+            true => Arrival::Poisson,
+            false => Arrival::Constant,
+        }
+    }
+
     fn settings(&self, connections: u32, size: usize, pacing: Pacing) -> Settings {
-        let is_batched = matches!(pacing, Pacing::Batches { .. });
+        let ends_by_itself = matches!(pacing, Pacing::Batches { .. } | Pacing::Stages { .. });
         let per_connection = self.per_connection;
         Settings {
             connections,
@@ -337,7 +385,7 @@ impl LoadKnobs {
             stop: match (self.messages, self.duration, per_connection) {
                 (Some(messages), _, _) => Stop::Messages(messages),
                 (None, Some(duration), _) => Stop::After(duration),
-                (None, None, None) if !is_batched => Stop::After(DURATION),
+                (None, None, None) if !ends_by_itself => Stop::After(DURATION),
                 (None, None, _) => Stop::Schedule,
             },
             drain: self.drain,
@@ -385,7 +433,7 @@ impl LoadPlan {
 
 fn parameters(settings: &Settings, wait: Option<Duration>) -> Parameters {
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
-    let (mut batch, mut batches, mut rate_per_s) = (None, None, None);
+    let (mut batch, mut batches, mut rate_per_s, mut stages) = (None, None, None, None);
     let in_flight = match settings.pacing {
         Pacing::Closed { in_flight } => Some(in_flight),
         Pacing::Open {
@@ -404,6 +452,15 @@ fn parameters(settings: &Settings, wait: Option<Duration>) -> Parameters {
             in_flight
         }
         Pacing::Hold => None,
+        Pacing::Stages {
+            stages: ref changes,
+            in_flight,
+            ..
+        } => {
+            rate_per_s = changes.start_per_s();
+            stages = Some(changes.to_string());
+            in_flight
+        }
     };
     let message_bytes = match settings.workload {
         Workload::Echo { size, .. } | Workload::Amplify { size, .. } => size,
@@ -418,11 +475,25 @@ fn parameters(settings: &Settings, wait: Option<Duration>) -> Parameters {
         batches,
         replies: u64::from(settings.replies),
         rate_per_s,
+        stages,
         in_flight: in_flight.map(u64::from),
         messages_per_connection: settings.messages_per_connection,
         open_max: settings.open_max.map(u64::from),
         ..Parameters::default()
     }
+}
+
+/// Stages that can run from each rate that they may begin with.
+fn stages(knobs: &Knobs) -> Result<Option<String>, Mistake> {
+    let Some(knob) = knobs.get("stages") else {
+        return Ok(None);
+    };
+    let text = knob.texts.join(",");
+    let from = knobs.many("rate", quantity::rate)?;
+    for from_per_s in from.unwrap_or_else(|| vec![0.0]) {
+        RateStages::parse(&text, from_per_s).map_err(|why| knob.mistake("stages", &why))?;
+    }
+    Ok(Some(text))
 }
 
 fn service(text: &str) -> Result<Service, String> {

@@ -219,6 +219,12 @@ pub const KNOBS: &[KnobKind] = &[
         "PER_S",
         "Messages per second over all connections, at their intended times",
     ),
+    list(
+        "stages",
+        "STAGES",
+        "How that rate changes, DURATION:RATE each: 10s:1k,30s:5k goes to 1,000 a second within \
+         10 s, from 0 or from the rate if one is given, and from there to 5,000 within 30 s",
+    ),
     one(
         "poisson",
         "true|false",

@@ -132,3 +132,27 @@ fn what_is_needed_is_named() {
     let flag = LabScenario::of_name("latency", &flags(&[("rate", "fast")])).unwrap_err();
     assert!(flag.to_string().starts_with("--rate: 'fast'"), "{flag}");
 }
+
+#[test]
+fn stages_are_a_load_and_each_rate_begins_one() {
+    let spike = LabScenario::of_name("spike", &[]).unwrap();
+    let [load] = &spike.loads()[..] else {
+        panic!("one load")
+    };
+    let stages = "10s:2000,0s:10000,10s:10000,0s:2000,10s:2000";
+    assert_eq!(load.parameters.stages.as_deref(), Some(stages));
+    assert_eq!(load.parameters.rate_per_s, Some(2000.0));
+    let knobs = flags(&[("rate", "100,200"), ("stages", "5s:1k, 5s:0")]);
+    let varied = LabScenario::of_name("spike", &knobs).unwrap();
+    let from = varied
+        .loads()
+        .into_iter()
+        .map(|load| load.parameters.rate_per_s);
+    assert_eq!(from.collect::<Vec<_>>(), [Some(100.0), Some(200.0)]);
+    let wrong = LabScenario::of_name("spike", &flags(&[("duration", "5s")])).unwrap_err();
+    let sentence = wrong.to_string();
+    assert!(
+        sentence.starts_with("--duration: 'stages' and 'duration'"),
+        "{sentence}"
+    );
+}

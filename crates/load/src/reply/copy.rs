@@ -64,6 +64,9 @@ impl Desk {
         self.tally.counters.corrupt += u64::from(!intact);
         if let Some(copy) = programme.hear(publisher, seq, at_ns) {
             self.tally.heard(&copy);
+            if publisher != number {
+                self.stages.received(at_ns.saturating_sub(copy.delivery_ns));
+            }
         }
         if publisher != number {
             self.tally.counters.received += 1;

@@ -96,6 +96,12 @@ fn check_pacing(settings: &Settings) -> Result<(), ScenarioError> {
             }
         }
         Pacing::Hold => {}
+        Pacing::Stages { in_flight, .. } => {
+            check_in_flight(in_flight)?;
+            if settings.stagger.is_some() {
+                return mistake("a stagger shapes batches and closed loops; stages have a rate");
+            }
+        }
     }
     check_stop(settings)?;
     check_stagger(settings)?;
@@ -113,7 +119,11 @@ fn check_pacing(settings: &Settings) -> Result<(), ScenarioError> {
 }
 
 fn check_stop(settings: &Settings) -> Result<(), ScenarioError> {
+    let is_staged = matches!(settings.pacing, Pacing::Stages { .. });
     match settings.stop {
+        Stop::After(_) | Stop::Messages(_) if is_staged => {
+            mistake("stages end by themselves: give no duration and no number of messages")
+        }
         Stop::After(duration) if duration.is_zero() || duration > DURATION_MAX => {
             mistake("the duration must be more than 0 and at most 30 days")
         }
@@ -122,10 +132,15 @@ fn check_stop(settings: &Settings) -> Result<(), ScenarioError> {
             mistake("connections that are only held need a duration, not a number of messages")
         }
         Stop::Schedule
-            if !matches!(settings.pacing, Pacing::Batches { .. })
-                && settings.messages_per_connection.is_none() =>
+            if !matches!(
+                settings.pacing,
+                Pacing::Batches { .. } | Pacing::Stages { .. }
+            ) && settings.messages_per_connection.is_none() =>
         {
-            mistake("only batches end by themselves: give a duration or a number of messages")
+            mistake(
+                "only batches and stages end by themselves: give a duration or a number of \
+                 messages",
+            )
         }
         Stop::After(_) | Stop::Messages(_) | Stop::Schedule => Ok(()),
     }

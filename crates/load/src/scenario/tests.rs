@@ -38,7 +38,7 @@ fn each_mistake_has_its_sentence() {
     assert!(sentence(|s| s.pacing = open(-5.0)).contains("message rate must be between"));
     assert!(sentence(|s| s.pacing = open(f64::NAN)).contains("NaN"));
     assert!(sentence(|s| s.pacing = Pacing::Closed { in_flight: 0 }).contains("in flight"));
-    assert!(sentence(|s| s.stop = Stop::Schedule).contains("only batches end"));
+    assert!(sentence(|s| s.stop = Stop::Schedule).contains("only batches and stages end"));
     assert!(sentence(|s| s.stop = Stop::Messages(0)).contains("at least 1"));
     assert!(sentence(|s| s.replies = 0).contains("at least 1 reply"));
     assert!(sentence(|s| s.headers = vec![("a b".into(), "c".into())]).contains("`a b`"));
@@ -142,7 +142,7 @@ fn a_stagger_fits_into_the_wait_and_the_duration() {
     with(batches(0), Stop::Schedule).unwrap();
     let closed = Pacing::Closed { in_flight: 1 };
     let short = Stop::After(Duration::from_millis(999));
-    let too_long = with(closed, short).unwrap_err().to_string();
+    let too_long = with(closed.clone(), short).unwrap_err().to_string();
     assert!(too_long.contains("longer than the duration"), "{too_long}");
     with(closed, Stop::After(Duration::from_secs(1))).unwrap();
 }

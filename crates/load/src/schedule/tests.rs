@@ -1,3 +1,5 @@
+mod stages;
+
 use std::time::Duration;
 
 use super::*;
@@ -70,7 +72,7 @@ fn a_number_of_messages_is_met_exactly_by_every_shape() {
     ];
     for pacing in shapes {
         for messages in [1, 6, 7, 1001] {
-            let schedule = schedule(7, pacing, Stop::Messages(messages));
+            let schedule = schedule(7, pacing.clone(), Stop::Messages(messages));
             let sent: usize = (0..7).map(|c| times(&schedule, c, 0).len()).sum();
             assert_eq!(sent as u64, messages, "{pacing:?}");
         }

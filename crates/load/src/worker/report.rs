@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use crate::cpu::ThreadCpu;
+use crate::stage_records::StageRecords;
 use crate::tally::Tally;
 
 /// What workers and the thread that started them share.
@@ -61,6 +62,8 @@ pub(crate) struct Finish {
     pub(crate) last_received_ns: u64,
     /// Messages that each of its listeners has heard, where some are published.
     pub(crate) heard: Vec<u64>,
+    /// What became of the messages of each stage, where there are stages.
+    pub(crate) stages: StageRecords,
     /// When no connection was left, if that ended it.
     pub(crate) died_ns: Option<u64>,
     /// No reply came for so long that sending was given up.

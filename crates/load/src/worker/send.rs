@@ -196,6 +196,7 @@ impl<D: Driver> Worker<D> {
                 .ledger
                 .enter(Entry::new(intended_ns, wire_ns, created_at, replies));
             self.desk.tally.sent(intended_ns, ready_ns, wire_ns);
+            self.desk.stages.sent(intended_ns);
         }
         self.desk.last_sent_ns = wire_ns;
         if self.plan.link_delay_ns == 0 {

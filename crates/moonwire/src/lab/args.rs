@@ -51,6 +51,9 @@ pub(super) enum Scenario {
     FindMax(Box<BattleArgs>),
     /// What one publishes and all hear: how soon the first, the median and the last has it
     FanOut(Box<BattleArgs>),
+    /// A rate that jumps to five times as much for a while: what a spike costs, and how soon its
+    /// delay is worked off
+    Spike(Box<BattleArgs>),
     /// Subscribers that do not read, beside others that do
     SlowConsumers(Box<BattleArgs>),
     /// A scenario file of your own

@@ -35,6 +35,7 @@ pub(crate) fn run(args: &LabArgs) -> Result<Exit> {
         Scenario::Idle(args) => battle::run_shipped("idle", args, &roster),
         Scenario::ReconnectStorm(args) => battle::run_shipped("reconnect-storm", args, &roster),
         Scenario::FanOut(args) => battle::run_shipped("fan-out", args, &roster),
+        Scenario::Spike(args) => battle::run_shipped("spike", args, &roster),
         Scenario::SlowConsumers(args) => battle::run_shipped("slow-consumers", args, &roster),
         Scenario::FindMax(args) => battle::run_shipped("find-max", args, &roster),
         Scenario::Run(args) => battle::run_file(args, &roster),

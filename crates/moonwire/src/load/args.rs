@@ -120,6 +120,12 @@ pub(crate) struct PacingArgs {
     #[arg(short = 'q', long, visible_alias = "msg-rate", value_name = "MSGS_PER_S",
           value_parser = quantity::rate, allow_negative_numbers = true)]
     pub(crate) rate: Option<f64>,
+    /// How that rate changes, DURATION:RATE each: 10s:1k,30s:5k goes in a line to 1,000 a second
+    /// within 10 s, from 0 or from the rate if one is given, and from there to 5,000 within 30 s;
+    /// 0s:5k is a jump, 10s:0 after a 0 a pause
+    #[arg(long, value_name = "STAGES", conflicts_with_all = ["duration", "messages", "batch",
+          "hold", "per_connection", "think", "stagger"])]
+    pub(crate) stages: Option<String>,
     /// Messages in flight on each connection; without -q the loop is closed (default 1)
     #[arg(short = 'p', long, value_name = "IN_FLIGHT", value_parser = quantity::positive)]
     pub(crate) in_flight: Option<u64>,
@@ -127,8 +133,8 @@ pub(crate) struct PacingArgs {
     #[arg(long, value_name = "DURATION", conflicts_with_all = ["rate", "batch"],
           value_parser = quantity::duration_ms)]
     pub(crate) think: Option<Duration>,
-    /// Poisson arrivals instead of constant gaps (with -q)
-    #[arg(long, requires = "rate")]
+    /// Poisson arrivals instead of constant gaps (with -q or --stages)
+    #[arg(long)]
     pub(crate) poisson: bool,
     /// Messages sent at once on each connection, every --wait (as uwebsocket-benchmark does)
     #[arg(long, value_name = "N", requires = "batches", conflicts_with = "rate",
@@ -241,6 +247,8 @@ const EXAMPLES: &str = "Examples:
     moonwire load ws://127.0.0.1:5083/echo -c 1000 -q 10k -d 1m
   The same, at most one in flight on each connection, failing above 5 ms:
     moonwire load ws://127.0.0.1:5083/echo -c 1000 -q 10k -p 1 --slo 'p(99)<5ms'
+  Up to 1,000 messages per second within 10 s, and five times as many at once for 10 s:
+    moonwire load ws://127.0.0.1:5083/echo -c 1000 --stages 10s:1k,0s:5k,10s:5k
   Compressed messages, with a window of 4 KiB for the server's:
     moonwire load ws://127.0.0.1:5083/echo --deflate='server_max_window_bits=12'
   30,000 connections of one message each, at most 100 of them open at once:

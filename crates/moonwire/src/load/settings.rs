@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use moonwire_load::{
-    Arrival, ConnectGroup, DeflateOffer, FanOut, FragmentShare, Pacing, PayloadSource, Reconnect,
-    Settings, Slo, Stop, Target, TimeUnit as LoadTimeUnit, WebSocketVersion, Workload,
+    Arrival, ConnectGroup, DeflateOffer, FanOut, FragmentShare, Pacing, PayloadSource, RateStages,
+    Reconnect, Settings, Slo, Stop, Target, TimeUnit as LoadTimeUnit, WebSocketVersion, Workload,
 };
 
 use super::args::{ConnectionArgs, LoadArgs, MessageArgs, PacingArgs, Payload, TimeUnit};
@@ -56,8 +56,8 @@ pub(super) fn resolve(args: &LoadArgs) -> Result<Settings> {
         masked: !args.message.no_mask,
         replies: u16::try_from(replies(&args.message))
             .map_err(|_| anyhow!("--replies is at most {}", u16::MAX))?,
-        pacing,
         stop: stop(&args.pacing, &pacing, connections.per_connection.is_some()),
+        pacing,
         drain: args.pacing.drain,
         reconnect: reconnect(&connections.reconnect)?,
         subprotocols: connections.subprotocol.clone(),
@@ -147,7 +147,7 @@ fn check_payload(args: &LoadArgs) -> Result<()> {
 fn stagger(args: &PacingArgs, pacing: &Pacing) -> Option<Duration> {
     let by_default = match pacing {
         Pacing::Batches { wait, .. } => Some(*wait),
-        Pacing::Closed { .. } | Pacing::Open { .. } | Pacing::Hold => None,
+        Pacing::Closed { .. } | Pacing::Open { .. } | Pacing::Hold | Pacing::Stages { .. } => None,
     };
     args.stagger.or(by_default)
 }
@@ -168,19 +168,27 @@ fn pacing(args: &PacingArgs) -> Result<Pacing> {
             in_flight,
         });
     }
-    Ok(match args.rate {
-        Some(rate) => {
-            let arrival = if args.poisson {
-                Arrival::Poisson
-            } else {
-                Arrival::Constant
-            };
-            Pacing::Open {
-                rate,
-                arrival,
-                in_flight,
-            }
+    let arrival = match args.poisson {
+        true if args.rate.is_none() && args.stages.is_none() => {
+            bail!("--poisson spreads the messages of a rate: give -q or --stages, too")
         }
+        true => Arrival::Poisson,
+        false => Arrival::Constant,
+    };
+    if let Some(stages) = &args.stages {
+        let stages = RateStages::parse(stages, args.rate.unwrap_or(0.0));
+        return Ok(Pacing::Stages {
+            stages: stages.map_err(|clause| anyhow!("--stages: {clause}"))?,
+            arrival,
+            in_flight,
+        });
+    }
+    Ok(match args.rate {
+        Some(rate) => Pacing::Open {
+            rate,
+            arrival,
+            in_flight,
+        },
         None => Pacing::Closed {
             in_flight: in_flight.unwrap_or(1),
         },
@@ -189,7 +197,7 @@ fn pacing(args: &PacingArgs) -> Result<Pacing> {
 
 fn stop(args: &PacingArgs, pacing: &Pacing, is_short_lived: bool) -> Stop {
     match (args.messages, args.duration) {
-        _ if matches!(pacing, Pacing::Batches { .. }) => Stop::Schedule,
+        _ if matches!(pacing, Pacing::Batches { .. } | Pacing::Stages { .. }) => Stop::Schedule,
         (Some(messages), _) => Stop::Messages(messages),
         (None, None) if is_short_lived => Stop::Schedule,
         (None, duration) => Stop::After(duration.unwrap_or(DURATION_DEFAULT)),

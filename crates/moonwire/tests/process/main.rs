@@ -20,5 +20,6 @@ mod lapps;
 mod load_options;
 mod results;
 mod scenario_files;
+mod stages;
 mod trust;
 mod tungstenite;

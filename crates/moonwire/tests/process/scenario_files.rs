@@ -8,7 +8,7 @@ use crate::harness::{moonwire, run};
 const BAD_CONFIGURATION: i32 = 104;
 
 /// Lines that follow three which are right, the line of the mistake, and a part of the sentence.
-const FILES: [(&str, usize, &str); 24] = [
+const FILES: [(&str, usize, &str); 34] = [
     ("rounds = 0", 4, "must be at least 1"),
     ("rounds = 'few'", 4, "such as 1000, 10k or 1m"),
     ("rounds = [1, 2]", 4, "it takes one value"),
@@ -36,6 +36,32 @@ const FILES: [(&str, usize, &str); 24] = [
     ("link_loss = '200%'", 4, "share"),
     ("link_queue = '1MiB'", 4, "give 'link_delay'"),
     ("open_max = 5", 4, "'per_connection'"),
+    ("stages = '10s'", 4, "such as 10s:1k"),
+    (
+        "stages = ['1s:1k', 'soon:2k']",
+        4,
+        "such as 100ms, 10s or 1h",
+    ),
+    ("stages = ['1s:0', '5s:0']", 4, "sends nothing"),
+    ("stages = '25h:1k'", 4, "longer than 24h"),
+    ("stages = '1s:1k'\nrate = '20m'", 4, "are not from 0 to"),
+    ("stages = '1s:1k'\nduration = '5s'", 5, "exclude each other"),
+    (
+        "batch = 1\nbatches = 2\nstages = '1s:1k'",
+        6,
+        "exclude each other",
+    ),
+    (
+        "stages = '1s:1k'\nper_connection = 2",
+        5,
+        "exclude each other",
+    ),
+    ("stages = '1s:1k'\nhold = true", 5, "exclude each other"),
+    (
+        "thresholds = ['lost==0']\nover = 'connections'\nstages = '1s:1k'",
+        6,
+        "leave out 'stages'",
+    ),
     ("over = 'rate'", 4, "give one at least, such as thresholds"),
 ];
 
