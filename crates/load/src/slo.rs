@@ -1,13 +1,17 @@
 //! Thresholds on a result, in the grammar that users of k6 know: `p(99)<5ms`, `lost==0`.
 //!
 //! An expression is a metric, a comparison and a number: `[LATENCY.]STATISTIC OP DURATION` or
-//! `COUNTER OP NUMBER`. A latency without a unit is in milliseconds, as in k6; a latency without
-//! a name is the response time.
+//! `FIGURE OP NUMBER`, which may have the unit of the figure: `rate>10k/s`,
+//! `server.memory_peak<100MiB`, `reach>=99.9%`, `online_s<2s`, `server.cpu_per_message<20us`. A
+//! latency without a unit is in milliseconds, as in k6, any other figure in that of its value; a
+//! latency without a name is the response time.
 
 use std::fmt;
 
-use moonwire_report::{Cell, METRICS, Metric, Threshold};
+use moonwire_report::{Cell, METRICS, Metric, MetricUnit, Threshold};
 use serde::{Serialize, Serializer};
+
+use crate::quantity;
 
 use crate::scenario::ScenarioError;
 
@@ -18,7 +22,7 @@ pub struct Slo {
     expression: String,
     metric: Metric,
     comparison: Comparison,
-    /// Nanoseconds for a latency, the number itself for a counter.
+    /// In the unit of the metric.
     bound: f64,
 }
 
@@ -38,11 +42,7 @@ impl Slo {
         let Some(metric) = Metric::parse(name) else {
             return wrong(format!("names `{name}`, which is not a metric: {METRICS}"));
         };
-        let bound = match metric {
-            Metric::Latency(..) => parse_latency_ns(value),
-            Metric::Figure(_) => parse_count(value),
-        };
-        match bound {
+        match parse_bound(metric, value) {
             Some(bound) => Ok(Self {
                 expression: expression.to_owned(),
                 metric,
@@ -50,7 +50,8 @@ impl Slo {
                 bound,
             }),
             None => wrong(format!(
-                "compares with `{value}`, which is not a number it can be"
+                "compares with `{value}`, which is not a number it can be: write {}",
+                example(metric)
             )),
         }
     }
@@ -61,7 +62,15 @@ impl Slo {
         let actual = match (&self.metric, found) {
             (_, None) => "no sample".to_owned(),
             (Metric::Latency(..), Some(ns)) => format!("{:.3} ms", ns / 1e6),
-            (Metric::Figure(_), Some(count)) => format!("{}", (count * 1000.0).round() / 1000.0),
+            (Metric::Figure(_), Some(found)) => match self.metric.unit() {
+                MetricUnit::Count | MetricUnit::PerSecond => {
+                    format!("{}", (found * 1000.0).round() / 1000.0)
+                }
+                // Two that print alike may differ: the number itself is there, too.
+                MetricUnit::Bytes => format!("{} ({found} B)", self.metric.quantity(found)),
+                MetricUnit::Share => format!("{}", (found * 1e6).round() / 1e6),
+                MetricUnit::Nanoseconds | MetricUnit::Seconds => self.metric.quantity(found),
+            },
         };
         let passed = found.is_some_and(|found| self.comparison.holds(found, self.bound));
         Threshold {
@@ -115,15 +124,48 @@ fn find_comparison(expression: &str) -> Option<(usize, &'static str, Comparison)
         .map(|&(sign, comparison)| (at, sign, comparison))
 }
 
-fn parse_latency_ns(text: &str) -> Option<f64> {
+/// A number in the unit of the metric.
+fn parse_bound(metric: Metric, text: &str) -> Option<f64> {
+    let bare_ns = match metric {
+        Metric::Latency(..) => 1e6,
+        Metric::Figure(_) => 1.0,
+    };
+    match metric.unit() {
+        MetricUnit::Bytes => quantity::size(text).ok().map(|bytes| bytes as f64),
+        MetricUnit::Count => parse_count(text),
+        MetricUnit::Nanoseconds => parse_ns(text, bare_ns),
+        MetricUnit::PerSecond => parse_count(text.strip_suffix("/s").unwrap_or(text).trim_end()),
+        MetricUnit::Seconds => parse_ns(text, 1e9).map(|ns| ns / 1e9),
+        MetricUnit::Share => match text.strip_suffix('%') {
+            Some(percent) => parse_count(percent.trim_end()).map(|percent| percent / 100.0),
+            None => parse_count(text),
+        },
+    }
+}
+
+/// What a bound of the metric looks like.
+fn example(metric: Metric) -> &'static str {
+    match metric.unit() {
+        MetricUnit::Bytes => "bytes such as 100MiB",
+        MetricUnit::Count => "a number such as 0 or 10k",
+        MetricUnit::Nanoseconds => "a time such as 500us or 5ms",
+        MetricUnit::PerSecond => "a number per second such as 500 or 10k",
+        MetricUnit::Seconds => "a time such as 500ms or 2s",
+        MetricUnit::Share => "a share such as 0.99 or 99%",
+    }
+}
+
+/// A time in nanoseconds; `bare_ns` is what a number without a unit counts.
+fn parse_ns(text: &str, bare_ns: f64) -> Option<f64> {
     let digits_end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(text.len());
     let number: f64 = text[..digits_end].parse().ok()?;
     let unit_ns = match text[digits_end..].trim_start() {
+        "" => bare_ns,
         "ns" => 1.0,
         "us" | "µs" => 1e3,
-        "" | "ms" => 1e6,
+        "ms" => 1e6,
         "s" => 1e9,
         _ => return None,
     };
@@ -134,6 +176,7 @@ fn parse_count(text: &str) -> Option<f64> {
     let (digits, factor) = match text.as_bytes().last()? {
         b'k' => (&text[..text.len() - 1], 1e3),
         b'm' => (&text[..text.len() - 1], 1e6),
+        b'g' => (&text[..text.len() - 1], 1e9),
         _ => (text, 1.0),
     };
     let number: f64 = digits.parse().ok()?;
@@ -153,6 +196,8 @@ const COMPARISONS: [(&str, Comparison); 7] = [
 
 #[cfg(test)]
 mod tests {
+    use moonwire_report::Server;
+
     use super::*;
 
     fn cell() -> Cell {
@@ -182,6 +227,64 @@ mod tests {
         assert!(passes("messages.sent>=20k"));
         assert!(passes("rate>900"));
         assert!(!passes("rate>=1k"));
+    }
+
+    #[test]
+    fn bounds_have_the_unit_of_their_figure() {
+        let mut cell = cell();
+        cell.server = Some(Server {
+            rss_peak_bytes: Some(100 << 20),
+            cpu_ns_per_message: Some(5_500.0),
+            ..Server::default()
+        });
+        cell.connects.all_online_ms = Some(1500.0);
+        cell.connects.disconnected = 1000;
+        cell.connects.reconnected = 995;
+        let judge = |expression: &str| {
+            let threshold = Slo::parse(expression).expect(expression).evaluate(&cell);
+            (threshold.passed, threshold.actual)
+        };
+        for (expression, passes) in [
+            ("p(99.9)<101ms", true),
+            ("p(99.9)<0.05s", false),
+            ("p(50) < 50500us", true),
+            ("rate>0.9k", true),
+            ("rate>10k", false),
+            ("rate < 1000/s", true),
+            ("server.memory_peak<=100MiB", true),
+            ("server.memory_peak<100MiB", false),
+            ("server.memory_peak<104857601", true),
+            ("server.memory_peak<104.8MB", false),
+            ("server.cpu_per_message<6us", true),
+            ("server.cpu_per_message<5400", false),
+            ("online_s<2s", true),
+            ("online_s<1400ms", false),
+            ("online_s<1.6", true),
+            ("recovered>=99.5%", true),
+            ("recovered>0.995", false),
+            ("lost==0", true),
+        ] {
+            assert_eq!(
+                judge(expression).0,
+                passes,
+                "{expression}: {:?}",
+                judge(expression)
+            );
+        }
+        let told = |expression: &str| judge(expression).1;
+        assert_eq!(told("server.memory_peak<1GiB"), "100 MiB (104857600 B)");
+        assert_eq!(told("server.cpu_per_message<6us"), "5.50 µs");
+        assert_eq!(told("online_s<2s"), "1.50 s");
+        assert_eq!(told("recovered>=99%"), "0.995");
+        for expression in [
+            "lost<5ms",
+            "rate>10MiB",
+            "p(99)<5MiB",
+            "server.memory_peak<5ms",
+        ] {
+            let sentence = Slo::parse(expression).expect_err(expression).to_string();
+            assert!(sentence.contains(": write a") || sentence.contains(": write bytes"));
+        }
     }
 
     #[test]

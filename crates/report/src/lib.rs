@@ -64,7 +64,7 @@ pub use crate::growth::{Growth, GrowthVerdict, Per};
 pub use crate::histogram::{Bucket, Histogram};
 pub use crate::interval::{Interval, IntervalLatency};
 pub use crate::markdown::markdown;
-pub use crate::metric::{Figure, Latency, METRICS, Metric, Statistic};
+pub use crate::metric::{Figure, Latency, METRICS, Metric, MetricUnit, Statistic};
 pub use crate::one_way::{ClockOffset, OneWay};
 pub use crate::page::html;
 pub use crate::plots::{Plot, plots, png};

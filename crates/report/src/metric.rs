@@ -120,7 +120,40 @@ pub enum Figure {
     Unsent,
 }
 
+/// What the value of a metric is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricUnit {
+    /// Bytes.
+    Bytes,
+    /// A number of things.
+    Count,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Things per second.
+    PerSecond,
+    /// Seconds.
+    Seconds,
+    /// A share of 1.
+    Share,
+}
+
 impl Metric {
+    /// What its value is in.
+    pub fn unit(self) -> MetricUnit {
+        match self {
+            Self::Latency(..) | Self::Figure(Figure::ServerCpuPerMessage) => {
+                MetricUnit::Nanoseconds
+            }
+            Self::Figure(figure) => match figure {
+                Figure::OnlineS => MetricUnit::Seconds,
+                Figure::RateReceived | Figure::RateSent => MetricUnit::PerSecond,
+                Figure::ServerMemoryPeak | Figure::ServerMemoryPerConnection => MetricUnit::Bytes,
+                Figure::Reach | Figure::Recovered => MetricUnit::Share,
+                _ => MetricUnit::Count,
+            },
+        }
+    }
+
     /// Reads a name such as `response.p99`, `p(99.9)`, `lost`; `None` for one there is not.
     pub fn parse(name: &str) -> Option<Self> {
         let name = name.strip_prefix("latency.").unwrap_or(name);
@@ -179,36 +212,17 @@ impl Metric {
     }
 
     /// A value of it with its unit.
-    pub(crate) fn quantity(self, value: f64) -> String {
-        match self {
-            Self::Latency(..) | Self::Figure(Figure::ServerCpuPerMessage) => {
-                format::latency(microseconds(value))
+    pub fn quantity(self, value: f64) -> String {
+        match self.unit() {
+            MetricUnit::Bytes => format::bytes(value),
+            MetricUnit::Count if self == Self::Figure(Figure::ServerCpu) => {
+                format!("{value:.3} cores")
             }
-            Self::Figure(figure) => match figure {
-                Figure::OnlineS => format::latency(value * 1e6),
-                Figure::RateReceived | Figure::RateSent => format!("{}/s", format::rate(value)),
-                Figure::ServerMemoryPeak | Figure::ServerMemoryPerConnection => {
-                    format::bytes(value)
-                }
-                Figure::Reach | Figure::Recovered => format::percent(value),
-                Figure::ServerCpu => format!("{value:.3} cores"),
-                Figure::ConnectsFailed
-                | Figure::Corrupt
-                | Figure::Disconnected
-                | Figure::Duplicate
-                | Figure::Errors
-                | Figure::Leaks
-                | Figure::Lost
-                | Figure::Received
-                | Figure::Reconnected
-                | Figure::Reordered
-                | Figure::Sent
-                | Figure::ServerCpuPerMessage
-                | Figure::SilentCut
-                | Figure::Unexpected
-                | Figure::Unreached
-                | Figure::Unsent => format::rate(value),
-            },
+            MetricUnit::Count => format::rate(value),
+            MetricUnit::Nanoseconds => format::latency(microseconds(value)),
+            MetricUnit::PerSecond => format!("{}/s", format::rate(value)),
+            MetricUnit::Seconds => format::latency(value * 1e6),
+            MetricUnit::Share => format::percent(value),
         }
     }
 }

@@ -211,7 +211,8 @@ pub(crate) struct MessageArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Results")]
 pub(crate) struct OutputArgs {
-    /// A condition the run must meet, such as 'p(99)<5ms', 'response.p99<5ms' or 'lost==0'
+    /// A condition the run must meet, such as 'p(99)<5ms', 'rate>10k',
+    /// 'server.memory_peak<100MiB' or 'lost==0'
     #[arg(long, value_name = "EXPR")]
     pub(crate) slo: Vec<String>,
     /// Write the Run file here; `-` is stdout

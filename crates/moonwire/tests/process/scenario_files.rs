@@ -8,7 +8,7 @@ use crate::harness::{moonwire, run};
 const BAD_CONFIGURATION: i32 = 104;
 
 /// Lines that follow three which are right, the line of the mistake, and a part of the sentence.
-const FILES: [(&str, usize, &str); 34] = [
+const FILES: [(&str, usize, &str); 35] = [
     ("rounds = 0", 4, "must be at least 1"),
     ("rounds = 'few'", 4, "such as 1000, 10k or 1m"),
     ("rounds = [1, 2]", 4, "it takes one value"),
@@ -20,6 +20,11 @@ const FILES: [(&str, usize, &str); 34] = [
     ("columns = ['speed']", 4, "use p(99), min, mean"),
     ("thresholds = ['p(99)']", 4, "write for example p(99)<5ms"),
     ("thresholds = ['p(99)<fast']", 4, "not a number it can be"),
+    (
+        "thresholds = ['server.memory_peak<5ms']",
+        4,
+        "such as 100MiB",
+    ),
     ("message_size = '1 parsec'", 4, "such as 512, 16KiB or 1MiB"),
     ("duration = '1 fortnight'", 4, "such as 100ms, 10s or 1h"),
     ("rate = -5", 4, "is not above 0"),
