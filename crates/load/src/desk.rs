@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use crate::block_records::BlockRecords;
 use crate::client::{Client, Track};
 use crate::ledger::Reply;
 use crate::plan::Plan;
@@ -38,6 +39,8 @@ pub(crate) struct Desk {
     pub(crate) heard: u64,
     /// Clients with something to flush.
     pub(crate) touched: Vec<u32>,
+    /// Response times in blocks of time.
+    pub(crate) blocks: BlockRecords,
     /// What becomes of the messages of each stage, where there are stages.
     pub(crate) stages: StageRecords,
     raw: Option<RawSink>,
@@ -66,6 +69,7 @@ impl Desk {
     /// Begins the first interval.
     pub(crate) fn occupy(&mut self, plan: &Plan, now_ns: u64) {
         self.tally.occupancy = Occupancy::begin(now_ns, plan.link_delay_ns);
+        self.blocks = BlockRecords::new(now_ns, plan.schedule.planned_ns());
         if let Some(stages) = plan.scenario.stages() {
             self.stages = StageRecords::new(stages, now_ns);
         }
@@ -262,6 +266,7 @@ impl Desk {
         if reply.last {
             let response_ns = at_ns.saturating_sub(intended_ns);
             self.stages.answered(intended_ns, response_ns);
+            self.blocks.answered(intended_ns, response_ns);
         }
     }
 

@@ -4,6 +4,7 @@
 
 mod amplify;
 mod audience;
+mod block_records;
 mod client;
 mod cpu;
 mod crew;

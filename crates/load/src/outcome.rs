@@ -164,6 +164,7 @@ fn cell(plan: &Plan, records: &Records) -> Cell {
         link: link(plan),
         scenario: scenario_values(&plan.scenario),
         intervals: intervals(records),
+        blocks: records.blocks.blocks(),
         stages: plan.scenario.stages().map_or_else(Vec::new, |stages| {
             records.stages.figures(stages, plan.copies())
         }),

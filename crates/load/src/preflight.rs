@@ -103,8 +103,8 @@ fn parse_available(text: &str) -> Option<u64> {
 const PLAIN_BYTES: u64 = 8 * 1024;
 /// The same for wss.
 const SECURE_BYTES: u64 = 48 * 1024;
-/// Histograms and buffers of a worker.
-const WORKER_BYTES: u64 = 16 * 1024 * 1024;
+/// Histograms and buffers of a worker, those of blocks of time among them.
+const WORKER_BYTES: u64 = 20 * 1024 * 1024;
 /// The histogram of a stage.
 const STAGE_BYTES: u64 = 280 * 1024;
 /// Descriptors of a worker: epoll, waker, timer, a file of /proc.

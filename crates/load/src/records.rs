@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use moonwire_report::{Interval, IntervalLatency};
 
+use crate::block_records::BlockRecords;
 use crate::cpu::ThreadCpu;
 use crate::stage_records::StageRecords;
 use crate::tally::Tally;
@@ -30,6 +31,8 @@ pub(crate) struct Records {
     pub(crate) last_received_ns: u64,
     /// Messages that each listener has heard, where some are published.
     pub(crate) heard: Vec<u64>,
+    /// Response times in blocks of time.
+    pub(crate) blocks: BlockRecords,
     /// What became of the messages of each stage, where there are stages.
     pub(crate) stages: StageRecords,
     /// When the last worker was left without connections, if all were.
@@ -83,6 +86,7 @@ impl Records {
             last_sent_ns: 0,
             last_received_ns: 0,
             heard: Vec::new(),
+            blocks: BlockRecords::default(),
             stages: StageRecords::default(),
             died_ns: None,
             stalled: false,
@@ -168,6 +172,7 @@ impl Records {
 
     /// Takes what a worker left behind.
     pub(crate) fn take_finish(&mut self, worker: u32, mut finish: Finish) {
+        self.blocks.merge(std::mem::take(&mut finish.blocks));
         self.stages.merge(std::mem::take(&mut finish.stages));
         self.reported[worker as usize] = u64::MAX;
         self.cpu.extend(finish.cpu);
@@ -309,6 +314,7 @@ mod tests {
             last_sent_ns: 0,
             last_received_ns: 0,
             heard: Vec::new(),
+            blocks: BlockRecords::default(),
             stages: StageRecords::default(),
             died_ns,
             stalled: false,

@@ -200,6 +200,7 @@ impl<D: Driver> Worker<D> {
             last_sent_ns: self.desk.last_sent_ns,
             last_received_ns: self.desk.last_received_ns,
             heard: self.heard_each(),
+            blocks: std::mem::take(&mut self.desk.blocks),
             stages: std::mem::take(&mut self.desk.stages),
             died_ns: self.died_ns,
             stalled: self.stalled,

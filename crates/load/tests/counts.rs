@@ -5,7 +5,7 @@ mod peer;
 use std::time::Duration;
 
 use moonwire_load::{Arrival, Ending, Pacing, Stop, TimeUnit, Workload};
-use moonwire_report::{OneWay, Verdict};
+use moonwire_report::{Histogram, OneWay, Verdict};
 use peer::{Fault, Peer, closed, open};
 
 #[test]
@@ -45,6 +45,11 @@ fn an_echo_answers_everything_once() {
         );
         assert!(outcome.cell.errors.is_empty(), "{:?}", outcome.cell.errors);
         assert_eq!(outcome.cell.latency.response.count(), 1000);
+        let mut of_blocks = Histogram::new();
+        for block in &outcome.cell.blocks {
+            of_blocks.merge(&block.histogram());
+        }
+        assert_eq!(of_blocks, outcome.cell.latency.response);
         assert_eq!(outcome.cell.handshake.total.count(), 10);
     }
 }

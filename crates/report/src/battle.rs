@@ -52,11 +52,11 @@ pub(crate) struct Section {
 /// What all tables have in common.
 const METHOD: &str = "Rounds are interleaved in random order, each cell with processes \
     of its own. Values are those of all ranked rounds together, in brackets the interval that \
-    holds the true one with 95 %, by drawing rounds again (bootstrap). Differences \
-    are medians over all pairs of rounds, with the interval of the test of Mann and Whitney; the \
-    intervals of one table hold together with 95 %. A cell in which the generator or the backend \
-    was the limit, or that is INVALID, is not ranked; contestants whose connections agreed on \
-    other terms of TLS are not ranked together.";
+    holds the true one with 95 %, by drawing rounds again, and blocks of time in the response \
+    times of each (bootstrap). Differences are medians over all pairs of rounds, with the \
+    interval of the test of Mann and Whitney; the intervals of one table hold together with 95 %. \
+    A cell in which the generator or the backend was the limit, or that is INVALID, is not \
+    ranked; contestants whose connections agreed on other terms of TLS are not ranked together.";
 
 /// How what the tables say was found.
 pub(crate) fn method(run: &Run) -> &'static str {

@@ -11,10 +11,12 @@ use crate::fan_out::FanOut;
 use crate::growth::Growth;
 use crate::histogram::Histogram;
 use crate::interval::Interval;
+use crate::metric::Latency;
 use crate::one_way::{ClockOffset, OneWay};
 use crate::processor::Processor;
 use crate::quantiles::Quantiles;
-use crate::stage::Stage;
+use crate::stage::{self, Stage};
+use crate::time_block::TimeBlock;
 use crate::tls::Tls;
 use crate::verdict::{Assessment, Verdict};
 
@@ -71,6 +73,9 @@ pub struct Cell {
     pub intervals: Vec<Interval>,
     /// The stages of the load, where its rate changes.
     pub stages: Vec<Stage>,
+    /// Its response times in equal parts of the sending phase, by intended time: together they are
+    /// those of the whole.
+    pub blocks: Vec<TimeBlock>,
 }
 
 /// What a sweep varies. `None` where the scenario has no such thing.
@@ -180,6 +185,17 @@ pub struct Recovery {
 }
 
 impl Cell {
+    /// The samples of a latency in blocks of time, or as one where there are none: then also of a
+    /// rate that changes, because its blocks differ by what was asked for.
+    pub(crate) fn blocks_of(&self, latency: Latency) -> Option<Vec<TimeBlock>> {
+        let is_divided = latency == Latency::Response && self.parameters.stages.is_none();
+        if is_divided && !self.blocks.is_empty() {
+            return Some(self.blocks.clone());
+        }
+        let histogram = latency.histogram(self)?;
+        (!histogram.is_empty()).then(|| vec![TimeBlock::of(histogram)])
+    }
+
     /// A name for files and tables that tells it from every other cell of its run.
     pub(crate) fn key(&self) -> String {
         let contest = self.contest.as_ref();
@@ -209,7 +225,7 @@ impl Parameters {
         part("g", self.stagger_ms.filter(|_| self.is_bunched()), "");
         part("q", self.rate_per_s, "");
         if let Some(stages) = &self.stages {
-            key.push_str(&stages_key(stages));
+            key.push_str(&stage::key(stages));
         }
         let mut part = |letter: &str, value: Option<f64>, unit: &str| {
             if let Some(value) = value {
@@ -241,23 +257,6 @@ impl Parameters {
         key
     }
 }
-
-/// Stages as a part of a file name: as they are, or by how many they are and a sum of their text
-/// where that is long.
-fn stages_key(stages: &str) -> String {
-    if stages.len() <= STAGES_KEY_MAX {
-        return format!("_stages{}", stages.replace([':', ','], "-"));
-    }
-    // FNV-1a, which is the same in every build.
-    let sum = stages.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
-        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    let count = stages.split(',').count();
-    format!("_{count}stages-{sum:016x}")
-}
-
-/// A file name has 255 bytes for all of its parts.
-const STAGES_KEY_MAX: usize = 60;
 
 impl Serialize for Cell {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -311,6 +310,8 @@ struct CellOut<'a> {
     intervals: &'a [Interval],
     #[serde(skip_serializing_if = "<[Stage]>::is_empty")]
     stage_figures: &'a [Stage],
+    #[serde(skip_serializing_if = "<[TimeBlock]>::is_empty")]
+    response_blocks: &'a [TimeBlock],
     histograms: HistogramsOut<'a>,
 }
 
@@ -393,6 +394,7 @@ impl<'a> CellOut<'a> {
             scenario: &cell.scenario,
             intervals: &cell.intervals,
             stage_figures: &cell.stages,
+            response_blocks: &cell.blocks,
             histograms: HistogramsOut::of(cell),
         }
     }
@@ -507,6 +509,8 @@ struct CellIn {
     intervals: Vec<Interval>,
     #[serde(default)]
     stage_figures: Vec<Stage>,
+    #[serde(default)]
+    response_blocks: Vec<TimeBlock>,
     histograms: HistogramsIn,
 }
 
@@ -601,6 +605,7 @@ impl From<CellIn> for Cell {
             scenario: file.scenario,
             intervals: file.intervals,
             stages: file.stage_figures,
+            blocks: file.response_blocks,
         }
     }
 }

@@ -52,6 +52,20 @@ impl Histogram {
         }
     }
 
+    /// One with so many values in each bucket, and its exact minimum, maximum and sum.
+    pub(crate) fn of_buckets(counts: &[(u64, u64)], exact: Option<(u64, u64, f64)>) -> Self {
+        let mut histogram = Self::new();
+        for (value_ns, count) in counts {
+            histogram.record_n(*value_ns, *count);
+        }
+        if let Some((min_ns, max_ns, sum_ns)) = exact {
+            histogram.min_ns = min_ns;
+            histogram.max_ns = max_ns;
+            histogram.sum_ns = sum_ns.round() as u128;
+        }
+        histogram
+    }
+
     /// Records one latency in nanoseconds.
     pub fn record(&mut self, value_ns: u64) {
         self.record_n(value_ns, 1);

@@ -44,6 +44,7 @@ mod statistics;
 mod summary;
 mod table;
 mod tables;
+mod time_block;
 mod tls;
 mod verdict;
 
@@ -74,5 +75,6 @@ pub use crate::replies::{Reply, ReplyWriter};
 pub use crate::run::{Content, Run, RunError, RunProblem};
 pub use crate::stage::Stage;
 pub use crate::summary::{Style, objection, summary};
+pub use crate::time_block::TimeBlock;
 pub use crate::tls::Tls;
 pub use crate::verdict::{Assessment, Verdict};

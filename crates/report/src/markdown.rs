@@ -37,10 +37,8 @@ pub fn markdown(run: &Run) -> String {
         for cell in &group.cells {
             text.push_str(&format!("\n### {}\n\n", clients(cell)));
             text.push_str(&tables::latency_table(cell).to_markdown());
-            let stages = tables::stage_table(cell);
-            if !stages.is_empty() {
-                let title = tables::STAGES_TITLE;
-                text.push_str(&format!("\n**{title}**\n\n{}", stages.to_markdown()));
+            for (title, table) in tables::further(cell) {
+                text.push_str(&format!("\n**{title}**\n\n{}", table.to_markdown()));
             }
             text.push_str(&details(cell));
         }

@@ -141,15 +141,29 @@ impl Metric {
     /// What its value is in.
     pub fn unit(self) -> MetricUnit {
         match self {
-            Self::Latency(..) | Self::Figure(Figure::ServerCpuPerMessage) => {
-                MetricUnit::Nanoseconds
-            }
+            Self::Latency(..) => MetricUnit::Nanoseconds,
             Self::Figure(figure) => match figure {
                 Figure::OnlineS => MetricUnit::Seconds,
                 Figure::RateReceived | Figure::RateSent => MetricUnit::PerSecond,
                 Figure::ServerMemoryPeak | Figure::ServerMemoryPerConnection => MetricUnit::Bytes,
                 Figure::Reach | Figure::Recovered => MetricUnit::Share,
-                _ => MetricUnit::Count,
+                Figure::ConnectsFailed
+                | Figure::Corrupt
+                | Figure::Disconnected
+                | Figure::Duplicate
+                | Figure::Errors
+                | Figure::Leaks
+                | Figure::Lost
+                | Figure::Received
+                | Figure::Reconnected
+                | Figure::Reordered
+                | Figure::Sent
+                | Figure::ServerCpu
+                | Figure::SilentCut
+                | Figure::Unexpected
+                | Figure::Unreached
+                | Figure::Unsent => MetricUnit::Count,
+                Figure::ServerCpuPerMessage => MetricUnit::Nanoseconds,
             },
         }
     }

@@ -246,10 +246,8 @@ fn cell_details(cell: &Cell, index: usize) -> String {
         list(cell.assessment.reasons())
     );
     html.push_str(&tables::latency_table(cell).to_html());
-    let stages = tables::stage_table(cell);
-    if !stages.is_empty() {
-        html.push_str(&format!("<h3>{}</h3>\n", tables::STAGES_TITLE));
-        html.push_str(&stages.to_html());
+    for (title, table) in tables::further(cell) {
+        html.push_str(&format!("<h3>{title}</h3>\n{}", table.to_html()));
     }
     html.push_str("<h3>Percentile ladder</h3>\n");
     html.push_str(&tables::ladder_table(cell).to_html());

@@ -104,6 +104,23 @@ impl From<StageIn> for Stage {
     }
 }
 
+/// Stages as a part of a file name: as they are, or by how many they are and a sum of their text
+/// where that is long.
+pub(crate) fn key(stages: &str) -> String {
+    if stages.len() <= KEY_MAX {
+        return format!("_stages{}", stages.replace([':', ','], "-"));
+    }
+    // FNV-1a, which is the same in every build.
+    let sum = stages.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let count = stages.split(',').count();
+    format!("_{count}stages-{sum:016x}")
+}
+
+/// A file name has 255 bytes for all of its parts.
+const KEY_MAX: usize = 60;
+
 #[cfg(test)]
 mod tests {
     use super::*;

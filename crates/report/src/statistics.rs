@@ -4,6 +4,7 @@
 
 pub(crate) mod bootstrap;
 mod normal;
+pub(crate) mod pool;
 pub(crate) mod ranks;
 pub(crate) mod sample_size;
 pub(crate) mod theil_sen;

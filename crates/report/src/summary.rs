@@ -50,10 +50,9 @@ fn load_summary(cell: &Cell, style: Style) -> String {
         text.push_str(&section("Latency", style));
         text.push_str(&latencies.to_text());
     }
-    let stages = tables::stage_table(cell);
-    if !stages.is_empty() {
-        text.push_str(&section(tables::STAGES_TITLE, style));
-        text.push_str(&stages.to_text());
+    for (title, table) in tables::further(cell) {
+        text.push_str(&section(title, style));
+        text.push_str(&table.to_text());
     }
     if cell.parameters.messages_per_connection.is_some() {
         // What thor printed of such a run.

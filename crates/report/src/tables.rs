@@ -6,8 +6,10 @@ use crate::cell::Cell;
 use crate::format::{self, dash, latency_or_dash, milliseconds_or_dash};
 use crate::groups::{Group, clients};
 use crate::histogram::Histogram;
-use crate::quantiles::Quantiles;
+use crate::metric::{Latency, Statistic};
+use crate::quantiles::{Quantiles, microseconds};
 use crate::stage::Stage;
+use crate::statistics::pool::Pool;
 use crate::table::Table;
 
 /// One row a kind of latency, with everything recorded about it.
@@ -41,6 +43,35 @@ pub(crate) fn ladder_table(cell: &Cell) -> Table {
             found.max_us,
         ];
         table.row(std::iter::once(name.to_owned()).chain(values.map(latency_or_dash)));
+    }
+    table
+}
+
+/// Tables of a cell behind that of its latencies, with their headings: those that have rows.
+pub(crate) fn further(cell: &Cell) -> impl Iterator<Item = (&'static str, Table)> {
+    let tables = [
+        (BOUNDS_TITLE, bounds_table(cell)),
+        (STAGES_TITLE, stage_table(cell)),
+    ];
+    tables.into_iter().filter(|(_, table)| !table.is_empty())
+}
+
+/// The mean and the percentiles of the response with their intervals; empty where the run has too
+/// few blocks of time to tell.
+fn bounds_table(cell: &Cell) -> Table {
+    let mut table = Table::new(["response", "value", "from", "to"]);
+    let rounds = cell.blocks_of(Latency::Response).map(|blocks| vec![blocks]);
+    let rounds = rounds.unwrap_or_default();
+    let pool = Pool::new(&rounds);
+    let shares = [0.5, 0.66, 0.75, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999, 0.9999];
+    let quantiles = shares.into_iter().map(Statistic::Quantile);
+    for statistic in std::iter::once(Statistic::Mean).chain(quantiles) {
+        let bounds = pool.bounds(statistic, BOOTSTRAP_SEED);
+        if let (Some(value_ns), Some(bounds)) = (pool.value(statistic), bounds) {
+            let figures = [value_ns, bounds.low, bounds.high];
+            let figures = figures.map(|ns| format::latency(microseconds(ns)));
+            table.row(std::iter::once(statistic.to_string()).chain(figures));
+        }
     }
     table
 }
@@ -165,7 +196,7 @@ pub(crate) fn counter_table(group: &Group<'_>) -> Table {
 }
 
 /// One row a stage; empty where the rate does not change.
-pub(crate) fn stage_table(cell: &Cell) -> Table {
+fn stage_table(cell: &Cell) -> Table {
     let header = ["stage", "messages/s"];
     let mut table = Table::new(header.into_iter().chain(STAGE_FIGURES));
     for (index, stage) in cell.stages.iter().enumerate() {
@@ -338,10 +369,14 @@ fn latency_row(name: &str, histogram: &Histogram) -> Vec<String> {
     row
 }
 
+/// Over the table of intervals.
+const BOUNDS_TITLE: &str = "Response with intervals of 95 %, by drawing blocks of time again";
+/// Any will do: the same run has the same intervals.
+const BOOTSTRAP_SEED: u64 = 1;
 /// The figures of a stage.
 pub(crate) const STAGE_FIGURES: [&str; 7] =
     ["sent", "received", "lost", "sent/s", "p50", "p99", "max"];
 /// Over the table of stages.
-pub(crate) const STAGES_TITLE: &str = "Stages, by the intended times of their messages";
+const STAGES_TITLE: &str = "Stages, by the intended times of their messages";
 /// Ten minutes: a page with more rows is slow, and the Run file has them all.
 pub(crate) const INTERVAL_ROWS_MAX: usize = 600;

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
+use crate::block_records::BlockRecords;
 use crate::cpu::ThreadCpu;
 use crate::stage_records::StageRecords;
 use crate::tally::Tally;
@@ -62,6 +63,8 @@ pub(crate) struct Finish {
     pub(crate) last_received_ns: u64,
     /// Messages that each of its listeners has heard, where some are published.
     pub(crate) heard: Vec<u64>,
+    /// Response times in blocks of time.
+    pub(crate) blocks: BlockRecords,
     /// What became of the messages of each stage, where there are stages.
     pub(crate) stages: StageRecords,
     /// When no connection was left, if that ended it.

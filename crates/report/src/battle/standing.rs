@@ -3,10 +3,12 @@
 use crate::cell::Cell;
 use crate::environment::Server;
 use crate::format;
-use crate::metric::{Latency, Metric, Statistic};
+use crate::metric::{Latency, Metric};
 use crate::one_way::OneWay;
 use crate::statistics::bootstrap::{self, Bounds};
+use crate::statistics::pool::Pool;
 use crate::statistics::ranks::median;
+use crate::time_block::TimeBlock;
 use crate::tls::{TermsOf, Tls};
 use crate::verdict::Verdict;
 
@@ -158,9 +160,7 @@ impl<'a> Standing<'a> {
     fn value(&self, metric: Metric) -> Option<f64> {
         match metric {
             Metric::Latency(latency, statistic) => {
-                let rounds = self.bins(latency);
-                let all: Vec<&Bins> = rounds.iter().flatten().collect();
-                pooled(&all, statistic)
+                Pool::new(&self.blocks(latency)).value(statistic)
             }
             Metric::Figure(_) => {
                 let mut values = self.values(metric);
@@ -173,8 +173,7 @@ impl<'a> Standing<'a> {
     fn bounds(&self, metric: Metric) -> Option<Bounds> {
         match metric {
             Metric::Latency(latency, statistic) => {
-                let rounds = self.bins(latency);
-                bootstrap::bounds(&rounds, self.seed, |drawn| pooled(drawn, statistic))
+                Pool::new(&self.blocks(latency)).bounds(statistic, self.seed)
             }
             Metric::Figure(_) => {
                 let values = self.values(metric).into_iter();
@@ -192,19 +191,10 @@ impl<'a> Standing<'a> {
     }
 
     /// The samples of each ranked round, in blocks of time.
-    fn bins(&self, latency: Latency) -> Vec<Vec<Bins>> {
-        let of_round = |cell: &Cell| -> Option<Vec<Bins>> {
-            let histogram = latency.histogram(cell)?;
-            let values = histogram.buckets();
-            let bins = values.map(|bucket| (bucket.high_ns, bucket.count));
-            Some(vec![Bins {
-                counts: bins.collect(),
-                sum_ns: histogram.mean_ns()? * histogram.count() as f64,
-                min_ns: histogram.min_ns()?,
-                max_ns: histogram.max_ns()?,
-            }])
-        };
-        self.ranked().filter_map(of_round).collect()
+    fn blocks(&self, latency: Latency) -> Vec<Vec<TimeBlock>> {
+        self.ranked()
+            .filter_map(|cell| cell.blocks_of(latency))
+            .collect()
     }
 }
 
@@ -217,49 +207,6 @@ fn objection(cell: &Cell) -> Option<&str> {
             reasons.first().map_or("INVALID", String::as_str)
         })
     })
-}
-
-/// The samples of one block of time.
-struct Bins {
-    /// Values in nanoseconds, from the smallest up, and how often each came.
-    counts: Vec<(u64, u64)>,
-    sum_ns: f64,
-    min_ns: u64,
-    max_ns: u64,
-}
-
-/// A statistic of all samples of some blocks.
-fn pooled(blocks: &[&Bins], statistic: Statistic) -> Option<f64> {
-    let count: u64 = counts(blocks).map(|(_, count)| count).sum();
-    if count == 0 {
-        return None;
-    }
-    let min_ns = blocks.iter().map(|block| block.min_ns).min()?;
-    let max_ns = blocks.iter().map(|block| block.max_ns).max()?;
-    match statistic {
-        Statistic::Min => Some(min_ns as f64),
-        Statistic::Max => Some(max_ns as f64),
-        Statistic::Mean => {
-            let sum_ns: f64 = blocks.iter().map(|block| block.sum_ns).sum();
-            Some(sum_ns / count as f64)
-        }
-        Statistic::Quantile(share) => {
-            let mut all: Vec<(u64, u64)> = counts(blocks).collect();
-            all.sort_unstable();
-            // As HdrHistogram has it: the smallest value that this share of all is not above.
-            let mut left = ((share * count as f64).ceil() as u64).max(1);
-            let value_ns = all.iter().find(|(_, count)| {
-                let found = *count >= left;
-                left = left.saturating_sub(*count);
-                found
-            });
-            value_ns.map(|(value_ns, _)| (*value_ns).clamp(min_ns, max_ns) as f64)
-        }
-    }
-}
-
-fn counts<'a>(blocks: &'a [&Bins]) -> impl Iterator<Item = (u64, u64)> + 'a {
-    blocks.iter().flat_map(|block| block.counts.iter().copied())
 }
 
 #[cfg(test)]
@@ -288,6 +235,24 @@ mod tests {
             let error = found.unwrap() / expected.unwrap() - 1.0;
             assert!(error.abs() < 1e-9, "{name}: {found:?} {expected:?}");
         }
+    }
+
+    #[test]
+    fn one_round_in_blocks_of_time_has_an_interval_unless_its_rate_changes() {
+        let mut only = cell("a", 1, 1.0);
+        only.blocks = (1..=10)
+            .map(|block| TimeBlock::of(&cell("a", block, 1.0).latency.response))
+            .collect();
+        let p50 = Metric::parse("response.p50").unwrap();
+        let told = Standing::new("a", &only, 1).quantity(p50);
+        assert!(told.contains('['), "{told}");
+        let first = Metric::parse("first_reply.p50").unwrap();
+        only.latency.first_reply.record(1000);
+        let told = Standing::new("a", &only, 1).quantity(first);
+        assert!(!told.contains('['), "{told}");
+        only.parameters.stages = Some("1s:5".to_owned());
+        let told = Standing::new("a", &only, 1).quantity(p50);
+        assert!(!told.contains('['), "{told}");
     }
 
     #[test]
