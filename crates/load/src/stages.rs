@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use crate::quantity;
 
 /// Stages that can run: some time, some messages, and bounds within which all sums are exact.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RateStages {
     from_per_s: f64,
     stages: Vec<RateStage>,
@@ -45,9 +45,10 @@ impl RateStages {
         }
         let targets = stages.iter().map(|stage| stage.target_per_s);
         let mut rates = std::iter::once(from_per_s).chain(targets);
-        if let Some(rate) = rates.find(|rate| !(0.0..=RATE_MAX_PER_S).contains(rate)) {
+        let can_be = |rate: f64| rate == 0.0 || (RATE_MIN_PER_S..=RATE_MAX_PER_S).contains(&rate);
+        if let Some(rate) = rates.find(|rate| !can_be(*rate)) {
             return Err(format!(
-                "{rate} messages per second are not from 0 to {RATE_MAX_PER_S}"
+                "{rate} messages per second are not from 0 to {RATE_MAX_PER_S} in thousandths"
             ));
         }
         let stages = Self { from_per_s, stages };
@@ -133,6 +134,12 @@ impl fmt::Display for RateStages {
     }
 }
 
+impl Serialize for RateStage {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 impl fmt::Display for RateStage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let length_ns = self.duration.as_nanos();
@@ -145,16 +152,12 @@ impl fmt::Display for RateStage {
     }
 }
 
-impl Serialize for RateStages {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
 /// Each has a histogram in each worker, and a line in the tables.
 pub(crate) const STAGES_MAX: usize = 32;
 /// With the largest rate, the square of a stage in nanoseconds still fits the sums of the schedule.
 const STAGE_MAX: Duration = Duration::from_secs(24 * 3600);
+/// The schedule counts messages in 1000 s.
+const RATE_MIN_PER_S: f64 = 1e-3;
 /// More than any generator sends.
 const RATE_MAX_PER_S: f64 = 1e7;
 
@@ -191,6 +194,7 @@ mod tests {
             ("10s:-5", "above 0"),
             ("25h:1", "longer than 24h"),
             ("10s:20m", "are not from 0 to"),
+            ("10s:0.0001", "are not from 0 to"),
             ("10s:0", "sends nothing"),
             ("0s:1k", "sends nothing"),
             (many.as_str(), "more than 32"),

@@ -64,7 +64,11 @@ fn bounds_table(cell: &Cell) -> Table {
     let rounds = rounds.unwrap_or_default();
     let pool = Pool::new(&rounds);
     let shares = [0.5, 0.66, 0.75, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999, 0.9999];
-    let quantiles = shares.into_iter().map(Statistic::Quantile);
+    let count = cell.latency.response.count() as f64;
+    let told = shares
+        .into_iter()
+        .filter(|share| count * (1.0 - share) >= TAIL_MIN);
+    let quantiles = told.map(Statistic::Quantile);
     for statistic in std::iter::once(Statistic::Mean).chain(quantiles) {
         let bounds = pool.bounds(statistic, BOOTSTRAP_SEED);
         if let (Some(value_ns), Some(bounds)) = (pool.value(statistic), bounds) {
@@ -371,6 +375,8 @@ fn latency_row(name: &str, histogram: &Histogram) -> Vec<String> {
 
 /// Over the table of intervals.
 const BOUNDS_TITLE: &str = "Response with intervals of 95 %, by drawing blocks of time again";
+/// With fewer samples above a percentile, draws of what was seen know nothing of what was not.
+const TAIL_MIN: f64 = 10.0;
 /// Any will do: the same run has the same intervals.
 const BOOTSTRAP_SEED: u64 = 1;
 /// The figures of a stage.
@@ -380,3 +386,27 @@ pub(crate) const STAGE_FIGURES: [&str; 7] =
 const STAGES_TITLE: &str = "Stages, by the intended times of their messages";
 /// Ten minutes: a page with more rows is slow, and the Run file has them all.
 pub(crate) const INTERVAL_ROWS_MAX: usize = 600;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time_block::TimeBlock;
+
+    #[test]
+    fn percentiles_have_intervals_as_far_as_there_are_samples_above_them() {
+        let mut cell = Cell::default();
+        for block in 0..10_u64 {
+            let mut histogram = Histogram::new();
+            (0..200_u64).for_each(|step| histogram.record((step + 1) * 10_000 + block * 1000));
+            cell.blocks.push(TimeBlock::of(&histogram));
+            cell.latency.response.merge(&histogram);
+        }
+        let text = bounds_table(&cell).to_text();
+        // Of 2000 samples 20 are above p99, and 2 above p99.9.
+        assert!(text.contains("p99 ") && !text.contains("p99.9"), "{text}");
+        let mean = text.lines().find(|line| line.contains("mean")).unwrap();
+        assert!(mean.contains("1.01 ms"), "{text}");
+        cell.blocks.truncate(3);
+        assert!(bounds_table(&cell).is_empty());
+    }
+}
