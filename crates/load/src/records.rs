@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
 
-use moonwire_report::{Interval, IntervalLatency};
+use moonwire_report::{Interval, IntervalLatency, LatencyBuckets};
 
 use crate::block_records::BlockRecords;
 use crate::cpu::ThreadCpu;
@@ -278,6 +278,7 @@ impl Row {
             opened: tally.counters.connects_ok,
             in_flight: self.in_flight,
             response: IntervalLatency::of(&tally.response),
+            response_buckets: LatencyBuckets::of(&tally.response),
             service: IntervalLatency::of(&tally.service),
             send_lag: IntervalLatency::of(&tally.send_lag),
             one_way: IntervalLatency::of(&tally.one_way),

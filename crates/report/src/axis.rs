@@ -10,6 +10,8 @@ pub(crate) struct Axis {
     logarithmic: bool,
     low: f64,
     high: f64,
+    /// About this many ticks where they are evenly spaced.
+    even_ticks: f64,
 }
 
 /// What the values of an axis are, which decides how ticks read.
@@ -46,6 +48,7 @@ impl Axis {
             logarithmic: false,
             low,
             high,
+            even_ticks: LINEAR_TICKS,
         }
     }
 
@@ -59,6 +62,7 @@ impl Axis {
             logarithmic: true,
             low,
             high,
+            even_ticks: LINEAR_TICKS,
         }
     }
 
@@ -68,6 +72,14 @@ impl Axis {
             Self::logarithmic(label, unit, low * 0.9, high * 1.1)
         } else {
             Self::linear(label, unit, 0.0, high * 1.08)
+        }
+    }
+
+    /// With the ticks of a panel that is low.
+    pub(crate) fn with_few_ticks(self) -> Self {
+        Self {
+            even_ticks: FEW_TICKS,
+            ..self
         }
     }
 
@@ -116,7 +128,7 @@ impl Axis {
                 self.decades()
             }
             (_, Unit::Latency | Unit::Seconds | Unit::Percent | Unit::Count) => {
-                let step = round_step((self.high - self.low) / LINEAR_TICKS);
+                let step = round_step((self.high - self.low) / self.even_ticks);
                 let first = (self.low / step).ceil();
                 let count = ((self.high - self.low) / step).floor() as u32 + 1;
                 (0..count)
@@ -194,6 +206,8 @@ const LINEAR_RATIO_MAX: f64 = 12.0;
 const DECADES_RATIO_MIN: f64 = 3.0;
 /// About this many ticks on a linear axis.
 const LINEAR_TICKS: f64 = 6.0;
+/// About this many where there is room for a few lines of text.
+const FEW_TICKS: f64 = 3.0;
 
 #[cfg(test)]
 mod tests {

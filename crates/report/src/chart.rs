@@ -1,7 +1,11 @@
 //! A chart of one or more panels as SVG. The text is laid out by its anchors alone, so that no
 //! font has to be measured.
 
+mod timeline;
+
 use std::fmt::Write as _;
+
+pub(crate) use self::timeline::{Timeline, Track};
 
 use crate::axis::Axis;
 use crate::format::escaped;
@@ -37,6 +41,11 @@ pub(crate) enum Mark {
         bars: Vec<(f64, f64, f64)>,
         color: &'static str,
     },
+    /// Boxes: low and high edge on the x axis, then on the y axis.
+    Boxes {
+        boxes: Vec<[f64; 4]>,
+        color: &'static str,
+    },
     /// A vertical line with a word beside it, on the given line from the top so that the words of
     /// lines close to each other do not cover one another.
     Vertical {
@@ -68,12 +77,7 @@ impl Chart {
         };
         let sheet_width = columns as f64 * (width + MARGIN_LEFT + right);
         let sheet_height = head_height + rows as f64 * (height + MARGIN_TOP + MARGIN_BOTTOM);
-        let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{sheet_width}\" \
-             height=\"{sheet_height}\" viewBox=\"0 0 {sheet_width} {sheet_height}\" \
-             font-family=\"DejaVu Sans, Verdana, sans-serif\" font-size=\"11\" fill=\"{INK}\">\n\
-             <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
-        );
+        let mut svg = sheet(sheet_width, sheet_height);
         self.head(&mut svg);
         for (index, panel) in self.panels.iter().enumerate() {
             let (row, column) = (index / columns, index % columns);
@@ -83,7 +87,7 @@ impl Chart {
                 width,
                 height,
             };
-            panel.draw(&mut svg, frame);
+            panel.draw(&mut svg, frame, true);
         }
         svg.push_str("</svg>\n");
         svg
@@ -105,19 +109,7 @@ impl Chart {
             &self.subtitle,
             &format!("fill=\"{FAINT_INK}\""),
         );
-        let mut x = left;
-        for (name, color) in &self.legend {
-            put(
-                svg,
-                format_args!(
-                    "<rect x=\"{x:.1}\" y=\"65\" width=\"18\" height=\"4\" rx=\"2\" \
-                     fill=\"{color}\"/>\n"
-                ),
-            );
-            text(svg, (x + 24.0, 71.0), "start", name, "");
-            // An estimate on the wide side: letters of this font are about 0.6 em.
-            x += 44.0 + 6.8 * name.chars().count() as f64;
-        }
+        legend(svg, (left, 71.0), &self.legend);
     }
 
     /// Width and height of the coordinate systems, and of what a panel has to its right.
@@ -138,7 +130,8 @@ impl Chart {
 }
 
 impl Panel {
-    fn draw(&self, svg: &mut String, frame: Frame) {
+    /// `has_time` is false where the x axis is told further below.
+    fn draw(&self, svg: &mut String, frame: Frame, has_time: bool) {
         let title = "font-size=\"13\" font-weight=\"bold\"";
         text(
             svg,
@@ -147,7 +140,7 @@ impl Panel {
             &self.title,
             title,
         );
-        self.grid(svg, frame);
+        self.grid(svg, frame, has_time);
         for mark in &self.marks {
             mark.draw(svg, self, frame);
         }
@@ -168,20 +161,17 @@ impl Panel {
         );
         let faint = format!("fill=\"{FAINT_INK}\"");
         let middle = left + width / 2.0;
-        text(
-            svg,
-            (middle, bottom + 36.0),
-            "middle",
-            self.x.label(),
-            &faint,
-        );
+        if has_time {
+            let at = (middle, bottom + 36.0);
+            text(svg, at, "middle", self.x.label(), &faint);
+        }
         let (x, y) = (left - 58.0, top + height / 2.0);
         let turned = format!("{faint} transform=\"rotate(-90 {x:.1} {y:.1})\"");
         text(svg, (x, y), "middle", self.y.label(), &turned);
         self.note_box(svg, frame);
     }
 
-    fn grid(&self, svg: &mut String, frame: Frame) {
+    fn grid(&self, svg: &mut String, frame: Frame, has_time: bool) {
         let Frame {
             left,
             top,
@@ -200,7 +190,9 @@ impl Panel {
                 svg,
                 format_args!("<path d=\"M{x:.1} {top:.1}V{bottom:.1}\" stroke=\"{color}\"/>\n"),
             );
-            text(svg, (x, bottom + 16.0), "middle", &tick.text, "");
+            if has_time {
+                text(svg, (x, bottom + 16.0), "middle", &tick.text, "");
+            }
         }
         for tick in self.y.ticks() {
             let y = top + height - tick.at * height;
@@ -288,6 +280,23 @@ impl Mark {
                 }
                 put(svg, format_args!("<path d=\"{path}\" fill=\"{color}\"/>\n"));
             }
+            Self::Boxes { boxes, color } => {
+                let mut path = String::new();
+                for [left, right, low, high] in boxes {
+                    let (left, right) = (x_of(*left), x_of(*right));
+                    let (top, bottom) = (y_of(*high), y_of(*low));
+                    put(
+                        &mut path,
+                        format_args!("M{left:.1} {top:.1}H{right:.1}V{bottom:.1}H{left:.1}Z"),
+                    );
+                }
+                // Neighbours would have a seam between them.
+                let crisp = "shape-rendering=\"crispEdges\"";
+                put(
+                    svg,
+                    format_args!("<path d=\"{path}\" fill=\"{color}\" {crisp}/>\n"),
+                );
+            }
             Self::Vertical {
                 x,
                 text: word,
@@ -310,6 +319,38 @@ impl Mark {
             }
         }
     }
+}
+
+/// The beginning of a document of this size.
+fn sheet(width: f64, height: f64) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+         viewBox=\"0 0 {width} {height}\" font-family=\"DejaVu Sans, Verdana, sans-serif\" \
+         font-size=\"11\" fill=\"{INK}\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
+    )
+}
+
+/// Names with their colours in a row that begins at `at`.
+fn legend(svg: &mut String, at: (f64, f64), names: &[(String, &'static str)]) {
+    let (mut x, y) = at;
+    for (name, color) in names {
+        put(
+            svg,
+            format_args!(
+                "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"18\" height=\"4\" rx=\"2\" \
+                 fill=\"{color}\"/>\n",
+                y - 6.0
+            ),
+        );
+        text(svg, (x + 24.0, y), "start", name, "");
+        x += 44.0 + text_width(name);
+    }
+}
+
+/// An estimate on the wide side: letters of this font are about 0.6 em.
+fn text_width(content: &str) -> f64 {
+    6.8 * content.chars().count() as f64
 }
 
 fn text(svg: &mut String, at: (f64, f64), anchor: &str, content: &str, attributes: &str) {

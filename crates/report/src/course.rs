@@ -1,11 +1,11 @@
 //! The course of long cells: what went in and out, how soon, and what it took, on one time axis.
 
-use crate::axis::{Axis, Unit};
 use crate::cell::{Cell, Parameters};
-use crate::chart::{Chart, Mark, Panel};
+use crate::chart::{Timeline, Track};
+use crate::curve::{self, Curve, Line};
 use crate::groups;
-use crate::interval::{Interval, IntervalLatency};
-use crate::palette::{BLUE, ORANGE};
+use crate::live_counts;
+use crate::palette::{BLUE, ORANGE, PALE_BLUE, PALE_ORANGE};
 use crate::plots::Plot;
 use crate::run::Run;
 use crate::sentences;
@@ -57,12 +57,24 @@ fn is_long(cell: &Cell) -> bool {
 fn plot(key: &Key<'_>, cells: &[&Cell]) -> Plot {
     let mut cells = cells.to_vec();
     cells.sort_by_key(|cell| is_secure(cell));
+    let end_s = cells.iter().map(|cell| cell.rate.duration_s);
+    let end_s = end_s.fold(0.0, f64::max);
     let memory = cells.iter().filter_map(|cell| {
         let slope = sentences::memory_slope(cell)?;
-        Some(format!("{} memory: {slope}", scheme(cell)))
+        Some(format!("{} memory: {slope}.", scheme(cell)))
     });
-    let memory: Vec<String> = memory.collect();
-    let chart = Chart {
+    let live = cells.iter().filter_map(|cell| {
+        let sentence = live_counts::sentence(cell)?;
+        Some(format!("{}: {sentence}.", scheme(cell)))
+    });
+    let is_counted = cells.iter().any(|cell| live_counts::is_told(cell));
+    let names = |cell: &&Cell| {
+        let ours = (scheme(cell).to_owned(), color(cell));
+        let server = format!("{}, as the server counts", scheme(cell));
+        let theirs = is_counted.then(|| (server, pale(cell)));
+        std::iter::once(ours).chain(theirs)
+    };
+    let timeline = Timeline {
         title: format!(
             "{}, round {}: {} connections, {}",
             key.contestant,
@@ -70,14 +82,11 @@ fn plot(key: &Key<'_>, cells: &[&Cell]) -> Plot {
             key.parameters.clients,
             groups::described(key.parameters)
         ),
-        subtitle: memory.join(". "),
-        legend: cells
+        subtitle: memory.chain(live).collect(),
+        legend: cells.iter().flat_map(names).collect(),
+        tracks: CURVES
             .iter()
-            .map(|cell| (scheme(cell).to_owned(), color(cell)))
-            .collect(),
-        panels: CURVES
-            .iter()
-            .filter_map(|curve| panel(curve, &cells))
+            .filter_map(|curve| track(curve, &cells, end_s))
             .collect(),
     };
     let contestant = key.contestant.replace('/', "_");
@@ -87,131 +96,64 @@ fn plot(key: &Key<'_>, cells: &[&Cell]) -> Plot {
             key.parameters.key(),
             key.round
         ),
-        svg: chart.to_svg(),
+        svg: timeline.to_svg(),
     }
 }
 
-/// One thing that is drawn over time.
-struct Curve {
-    title: &'static str,
-    label: &'static str,
-    unit: Unit,
-    /// Its value in a second.
-    value: fn(&Interval) -> Option<f64>,
-    /// Of the seconds that share a point of a long course.
-    fold: fn(&[f64]) -> f64,
-}
-
-type Points = Vec<Option<(f64, f64)>>;
-
-/// Those of WebSocketListener's soaks, and what a reader asks for beside them.
-const CURVES: [Curve; 6] = [
-    Curve {
-        title: "Replies",
-        label: "replies a second",
-        unit: Unit::Count,
-        value: |it| (it.length_s > 0.0).then(|| it.received as f64 / it.length_s),
-        fold: mean,
-    },
-    Curve {
-        title: "Connections",
-        label: "connections up",
-        unit: Unit::Count,
-        value: |it| Some(it.connected as f64),
-        fold: lowest,
-    },
-    Curve {
-        title: "Response time, median",
-        label: "p50 of each second",
-        unit: Unit::Latency,
-        value: |it| latency(it, |latency| latency.p50_us),
-        fold: mean,
-    },
-    Curve {
-        title: "Response time, p99",
-        label: "p99 of each second",
-        unit: Unit::Latency,
-        value: |it| latency(it, |latency| latency.p99_us),
-        fold: highest,
-    },
-    Curve {
-        title: "CPU of the server",
-        label: "processors in use, %",
-        unit: Unit::Percent,
-        value: |it| it.server_cpu.map(|cores| cores * 100.0),
-        fold: mean,
-    },
-    Curve {
-        title: "Memory of the server",
-        label: "resident, MiB",
-        unit: Unit::Count,
-        value: |it| it.server_rss_bytes.map(|bytes| bytes as f64 / MIB),
-        fold: highest,
-    },
+/// Those of WebSocketListener's soaks, each with what the server says of the same, and the p99
+/// beside the median.
+const CURVES: [(Curve, Option<Curve>); 7] = [
+    (curve::SENT, Some(curve::SERVER_RECEIVED)),
+    (curve::RECEIVED, Some(curve::SERVER_SENT)),
+    (curve::CONNECTED, Some(curve::SERVER_CONNECTED)),
+    (curve::P50, None),
+    (curve::P99, None),
+    (curve::CPU, None),
+    (curve::MEMORY, None),
 ];
 
-fn latency(interval: &Interval, figure: fn(&IntervalLatency) -> f64) -> Option<f64> {
-    interval.response.as_ref().map(figure)
+/// Whether each curve of a long cell stays where it is: its name and what is to be said.
+pub(crate) fn trends(cell: &Cell) -> Vec<(String, String)> {
+    if !is_long(cell) {
+        return Vec::new();
+    }
+    let told = CURVES.iter().filter_map(|(curve, _)| {
+        let trend = curve.trend(cell)?;
+        Some((
+            curve.title.to_lowercase().replace("cpu", "CPU"),
+            trend.to_string(),
+        ))
+    });
+    told.collect()
 }
 
-/// One curve of all cells; `None` where no cell has it.
-fn panel(curve: &Curve, cells: &[&Cell]) -> Option<Panel> {
-    let lines: Vec<(Points, &'static str)> = cells
-        .iter()
-        .map(|cell| (points(curve, cell), color(cell)))
-        .collect();
-    let values = lines.iter().flat_map(|(points, _)| points.iter().flatten());
-    let (mut high, mut end_s) = (0.0_f64, 0.0_f64);
-    for &(at_s, value) in values {
-        (high, end_s) = (high.max(value), end_s.max(at_s));
-    }
-    if high <= 0.0 {
+/// One curve of all cells, ours above the server's; `None` where no cell has it.
+fn track(curves: &(Curve, Option<Curve>), cells: &[&Cell], end_s: f64) -> Option<Track> {
+    let (curve, of_server) = curves;
+    let theirs = cells.iter().flat_map(|cell| {
+        of_server.iter().map(|curve| Line {
+            points: curve.points(cell),
+            color: pale(cell),
+            width: 5.0,
+        })
+    });
+    let ours = cells.iter().map(|cell| Line {
+        points: curve.points(cell),
+        color: color(cell),
+        width: 1.4,
+    });
+    let lines: Vec<Line> = theirs.chain(ours).filter(|line| !line.is_empty()).collect();
+    if lines.is_empty() {
         return None;
     }
-    Some(Panel {
-        title: curve.title.to_owned(),
-        notes: Vec::new(),
-        x: Axis::linear("time since the first send", Unit::Seconds, 0.0, end_s),
-        y: Axis::linear(curve.label, curve.unit, 0.0, high * 1.05),
-        marks: lines
-            .into_iter()
-            .map(|(points, color)| Mark::Line {
-                points,
-                color,
-                width: 1.4,
-            })
-            .collect(),
+    let trend = |cell: &&Cell| Some(format!("{} {}", scheme(cell), curve.trend(cell)?));
+    let trends: Vec<String> = cells.iter().filter_map(trend).collect();
+    Some(Track {
+        panel: curve.panel(lines, end_s),
+        height: TRACK_HEIGHT,
+        keys: Vec::new(),
+        remark: trends.join("; "),
     })
-}
-
-/// The whole seconds of sending; those of a long course share points, 450 at most, so that
-/// each is a pixel wide and no spike falls between two.
-fn points(curve: &Curve, cell: &Cell) -> Points {
-    let sending = cell
-        .intervals
-        .iter()
-        .filter(|it| it.length_s > 0.5 && it.start_s + it.length_s <= cell.rate.duration_s + 0.05);
-    let sending: Vec<&Interval> = sending.collect();
-    let of_each = sending.len().div_ceil(POINTS_MAX).max(1);
-    let point = |seconds: &[&Interval]| {
-        let (first, last) = (seconds.first()?, seconds.last()?);
-        let middle_s = f64::midpoint(first.start_s, last.start_s + last.length_s);
-        let values: Vec<f64> = seconds.iter().filter_map(|it| (curve.value)(it)).collect();
-        (!values.is_empty()).then(|| (middle_s, (curve.fold)(&values)))
-    };
-    sending.chunks(of_each).map(point).collect()
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
-fn highest(values: &[f64]) -> f64 {
-    values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
-}
-
-fn lowest(values: &[f64]) -> f64 {
-    values.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
 fn is_secure(cell: &Cell) -> bool {
@@ -226,15 +168,23 @@ fn color(cell: &Cell) -> &'static str {
     if is_secure(cell) { ORANGE } else { BLUE }
 }
 
+fn pale(cell: &Cell) -> &'static str {
+    if is_secure(cell) {
+        PALE_ORANGE
+    } else {
+        PALE_BLUE
+    }
+}
+
 /// Shorter cells have their pictures per second.
 const LONG_S: f64 = 30.0;
-const POINTS_MAX: usize = 450;
-const MIB: f64 = 1024.0 * 1024.0;
+const TRACK_HEIGHT: f64 = 96.0;
 
 #[cfg(test)]
 mod tests {
     use super::super::battle::tests;
     use super::*;
+    use crate::interval::Interval;
     use crate::run::Content;
 
     fn run(seconds: usize) -> Run {
@@ -273,12 +223,31 @@ mod tests {
             assert!(svg.contains(text), "{text}");
         }
         // What no cell has is not drawn.
-        assert!(!svg.contains("Response time"));
+        assert!(!svg.contains("Delay") && !svg.contains("as the server counts"));
+        assert!(svg.contains(">ws flat ("), "the trend of a curve");
         assert!(svg.len() < 200_000, "{}", svg.len());
     }
 
     #[test]
     fn short_cells_have_no_course() {
         assert!(plots(&run(10)).is_empty());
+        assert!(trends(&run(10).cells()[0]).is_empty());
+    }
+
+    #[test]
+    fn what_the_server_counted_is_drawn_beside_ours_and_each_curve_is_judged() {
+        let mut run = run(60);
+        let Content::Bench(cells) = &mut run.content else {
+            panic!("a bench")
+        };
+        for (second, interval) in cells[0].intervals.iter_mut().enumerate() {
+            (interval.server_received, interval.server_connected) = (Some(1000), Some(100));
+            interval.server_rss_bytes = Some((30 + second as u64) << 20);
+        }
+        let told = trends(&cells[0]);
+        let memory = told.iter().find(|(name, _)| name == "memory of the server");
+        assert!(memory.unwrap().1.starts_with("rises by "), "{told:?}");
+        let svg = &plots(&run)[0].svg;
+        assert!(svg.contains(PALE_BLUE) && svg.contains(">ws, as the server counts<"));
     }
 }

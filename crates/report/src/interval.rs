@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
+use crate::latency_buckets::LatencyBuckets;
 use crate::quantiles::microseconds;
 
 /// What happened in one interval, normally a second.
@@ -27,6 +28,9 @@ pub struct Interval {
     pub in_flight: u64,
     /// Response times of messages completed in the interval; `None` if there were none.
     pub response: Option<IntervalLatency>,
+    /// The same in coarse buckets; empty in files from before there were any.
+    #[serde(skip_serializing_if = "LatencyBuckets::is_empty")]
+    pub response_buckets: LatencyBuckets,
     /// Service times, likewise.
     pub service: Option<IntervalLatency>,
     /// Send lags, likewise.
@@ -40,6 +44,44 @@ pub struct Interval {
     pub throttled_ms: Option<f64>,
     /// Resident memory of the server in bytes; `None` if not sampled.
     pub server_rss_bytes: Option<u64>,
+    /// The part of its memory that is its own, shared pages by their share (PSS), where it was
+    /// looked at within the interval, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_pss_bytes: Option<u64>,
+    /// Context switches of the server because a thread waited; `None` if not sampled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub voluntary_switches: Option<u64>,
+    /// Those because something else was to run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub involuntary_switches: Option<u64>,
+    /// TCP segments sent again in the server's network namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retransmitted_segments: Option<u64>,
+    /// Connections that full listen queues turned away there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listen_overflows: Option<u64>,
+    /// Memory of all TCP sockets of the machine at the end of the interval, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp_memory_bytes: Option<u64>,
+    /// Processor time that the host gave to other guests (steal), of all processors, milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stolen_ms: Option<f64>,
+    /// Pauses of the server's garbage collector that ended in the interval, where it tells them,
+    /// milliseconds in all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gc_pause_ms: Option<f64>,
+    /// How many pauses these were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gc_pauses: Option<u64>,
+    /// Messages that the server says it received, where it was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_received: Option<u64>,
+    /// Messages that it says it sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_sent: Option<u64>,
+    /// Connections that it says it had at the end of the interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_connected: Option<u64>,
     /// CPU used by the generator, 1.0 is one core; `None` if not sampled.
     pub generator_cpu: Option<f64>,
 }

@@ -108,6 +108,9 @@ fn details(cell: &crate::cell::Cell) -> String {
     if let Some(slope) = sentences::memory_slope(cell) {
         line("server memory", &slope);
     }
+    for (name, value) in sentences::over_time(cell) {
+        line(&name, &value);
+    }
     line("generator", &sentences::generator(cell));
     if let Some(clocks) = sentences::clocks(cell) {
         line("clocks", &clocks);

@@ -7,7 +7,9 @@ use crate::course;
 use crate::doubling;
 use crate::format::{self, escaped};
 use crate::groups::{Group, clients};
+use crate::heat_map;
 use crate::page_data::page_data;
+use crate::plots::Plot;
 use crate::processor;
 use crate::run::Run;
 use crate::sentences;
@@ -132,7 +134,7 @@ fn contest_sections(run: &Run) -> String {
                 .iter()
                 .map(|it| section(&it.title, &it.table, &it.sentences));
             let pictures = capacity::plots(run).into_iter().chain(course::plots(run));
-            let pictures = pictures.map(|plot| format!("<section>{}</section>\n", plot.svg));
+            let pictures = pictures.map(|plot| format!("<section>{}</section>\n", picture(&plot)));
             let pictures: String = pictures.collect();
             pictures + &tables.collect::<String>() + &paragraph(battle::method(run))
         }
@@ -174,7 +176,8 @@ fn group_section(group: &Group<'_>, index: usize, first_cell: usize) -> String {
     html.push_str(&chart_section(group, index));
     html.push_str("<section>\n<h2>Details</h2>\n");
     for (offset, cell) in group.cells.iter().enumerate() {
-        html.push_str(&cell_details(cell, first_cell + offset));
+        let is_alone = group.cells.len() == 1;
+        html.push_str(&cell_details(cell, first_cell + offset, is_alone));
     }
     html.push_str("</section>\n");
     html
@@ -234,17 +237,28 @@ fn chart_section(group: &Group<'_>, index: usize) -> String {
             "<div class=\"{class}\" data-sheet=\"{sheet}\"></div>\n"
         ));
     }
+    if let [cell] = group.cells[..] {
+        html.push_str(&heat_map(cell));
+    }
     html.push_str("</section>\n");
     html
 }
 
-fn cell_details(cell: &Cell, index: usize) -> String {
+fn heat_map(cell: &Cell) -> String {
+    heat_map::plot(cell).map_or_else(String::new, |plot| picture(&plot))
+}
+
+/// One that is alone in its group has its heat map with the other pictures of that.
+fn cell_details(cell: &Cell, index: usize, is_alone: bool) -> String {
     let mut html = format!(
         "<details data-cell=\"{index}\">\n<summary>{} {}</summary>\n{}",
         escaped(&clients(cell)),
         badge(cell.assessment.verdict()),
         list(cell.assessment.reasons())
     );
+    if !is_alone {
+        html.push_str(&heat_map(cell));
+    }
     html.push_str(&tables::latency_table(cell).to_html());
     for (title, table) in tables::further(cell) {
         html.push_str(&format!("<h3>{title}</h3>\n{}", table.to_html()));
@@ -276,6 +290,9 @@ fn cell_details(cell: &Cell, index: usize) -> String {
     pair("server", cell.server.as_ref().map(sentences::server));
     pair("server memory", sentences::memory_slope(cell));
     pair("processors", processor::sentence(cell));
+    for (name, value) in sentences::over_time(cell) {
+        pair(&name, Some(value));
+    }
     pair("link", cell.link.as_ref().map(sentences::link));
     pair("clocks", sentences::clocks(cell));
     pair("ended early", cell.ended_early.clone());
@@ -297,6 +314,10 @@ fn cell_details(cell: &Cell, index: usize) -> String {
     ));
     html.push_str("<div class=\"plots\"></div>\n</details>\n");
     html
+}
+
+fn picture(plot: &Plot) -> String {
+    format!("<div class=\"picture\">{}</div>\n", plot.svg)
 }
 
 fn badge(verdict: Verdict) -> String {

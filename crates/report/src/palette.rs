@@ -5,6 +5,14 @@ pub(crate) const ORANGE: &str = "#e69f00";
 pub(crate) const VERMILLION: &str = "#d55e00";
 pub(crate) const GREY: &str = "#9aa5b1";
 
+/// Paler ones of the first two, for lines below them.
+pub(crate) const PALE_BLUE: &str = "#a9cfe8";
+pub(crate) const PALE_ORANGE: &str = "#f6d999";
+/// Of a heat map, from many to few: one hue, so that darker is always more.
+pub(crate) const HEAT: [&str; 7] = [
+    "#08214d", "#08519c", "#2b7bba", "#539ecd", "#89bedc", "#b8d5ea", "#dbe7f3",
+];
+
 /// The colour of the series with this index; they repeat after eight.
 pub(crate) fn series_color(index: usize) -> &'static str {
     SERIES[index % SERIES.len()]

@@ -11,6 +11,7 @@ use crate::chart::{Chart, Mark, Panel};
 use crate::course;
 use crate::format;
 use crate::groups::{Group, judged};
+use crate::heat_map;
 use crate::histogram::Histogram;
 use crate::interval::IntervalLatency;
 use crate::palette::{BLUE, GREY, ORANGE, VERMILLION, series_color};
@@ -37,6 +38,7 @@ pub fn plots(run: &Run) -> Vec<Plot> {
         return plots;
     }
     plots.extend(course::plots(run));
+    plots.extend(run.cells().iter().filter_map(heat_map::plot));
     for group in Group::all(run) {
         plots.extend(group_plots(&group.cells, &group.title(), &group.key()));
         if group.cells.len() > 1 {

@@ -140,6 +140,7 @@ fn interval(
         throttled_ms: None,
         server_rss_bytes: Some(21_000_000 + clients * 2200 + second * 900),
         generator_cpu: Some(rounded(0.08 + clients as f64 * 3e-5)),
+        ..Interval::default()
     }
 }
 

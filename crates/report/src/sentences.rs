@@ -1,11 +1,14 @@
 //! Lines of prose that the summary, the Markdown and the page have in common.
 
 use crate::cell::Cell;
+use crate::course;
 use crate::environment::{Environment, Link, Server};
 use crate::fan_out::FanOut;
 use crate::format;
 use crate::growth::Growth;
+use crate::live_counts;
 use crate::run::Run;
+use crate::spikes;
 use crate::statistics::{Slope, slope};
 use crate::tls;
 
@@ -228,6 +231,26 @@ pub(crate) fn memory_slope(cell: &Cell) -> Option<String> {
     Some(format!(
         "{moved} by {slope} per second (95 % interval ± {error_bytes})"
     ))
+}
+
+/// What is to be said of a cell's course over time, as pairs of a name and a value: whether its
+/// curves are flat, what the server counted, and which seconds stand out.
+pub(crate) fn over_time(cell: &Cell) -> Vec<(String, String)> {
+    let trends = course::trends(cell).into_iter();
+    let mut pairs: Vec<(String, String)> = trends
+        .map(|(curve, trend)| (format!("course of {curve}"), trend))
+        .collect();
+    let counted = live_counts::sentence(cell);
+    pairs.extend(counted.map(|sentence| ("server's counters".to_owned(), sentence)));
+    let (found, others) = spikes::spikes(cell);
+    for (index, spike) in found.iter().enumerate() {
+        pairs.push((format!("spike {}", index + 1), spike.to_string()));
+    }
+    if others > 0 {
+        let sentence = format!("{} lower ones", format::count(others as u64));
+        pairs.push(("more spikes".to_owned(), sentence));
+    }
+    pairs
 }
 
 /// Thresholds and what came of them, as pairs of a name and a value.

@@ -10,6 +10,7 @@ use crate::plot_data::log_bins;
 use crate::processor;
 use crate::run::{Content, Run};
 use crate::sentences;
+use crate::spikes;
 use crate::table::Table;
 use crate::tables::{self, Pick};
 use crate::verdict::Verdict;
@@ -342,6 +343,16 @@ fn machinery(cell: &Cell, style: Style) -> String {
     if let Some(slope) = sentences::memory_slope(cell) {
         text.push_str(&format!("  memory     {slope}\n"));
     }
+    let (spikes, others) = spikes::spikes(cell);
+    for spike in spikes.iter().take(SPIKES_SHOWN) {
+        text.push_str(&format!("  spike      {spike}\n"));
+    }
+    let others = others + spikes.len().saturating_sub(SPIKES_SHOWN);
+    if others > 0 {
+        text.push_str(&format!(
+            "  spikes     and {others} more, which the report has\n"
+        ));
+    }
     text.push_str(&format!("  generator  {}\n", sentences::generator(cell)));
     if let Some(processors) = processor::sentence(cell) {
         text.push_str(&format!("  processors {processors}\n"));
@@ -368,6 +379,8 @@ const RED: &str = "1;31";
 const GREEN: &str = "1;32";
 const YELLOW: &str = "1;33";
 const BLUE: &str = "34";
+/// On a terminal.
+const SPIKES_SHOWN: usize = 3;
 /// As many bars as hey and oha draw.
 const BAR_COUNT: usize = 11;
 /// Width of the longest bar in characters.
