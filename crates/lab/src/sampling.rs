@@ -41,6 +41,8 @@ pub struct Sample {
     pub listen_overflows: u64,
     /// Memory of all TCP sockets, bytes (the kernel keeps one account for all namespaces).
     pub tcp_memory_bytes: u64,
+    /// Processor time of the machine that its host gave to others (steal), milliseconds.
+    pub stolen_ms: u64,
     /// What a limit on its CPU did, where it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttling: Option<Throttling>,
@@ -108,28 +110,47 @@ impl Series {
 
     /// CPU time at a moment, interpolated between the samples around it.
     pub fn cpu_ns_at(&self, at: Instant) -> Option<f64> {
-        let after = self.0.partition_point(|sample| sample.at <= at);
-        let before = self.0.get(after.checked_sub(1)?)?;
-        let Some(next) = self.0.get(after) else {
-            // The last sample stands for the moments right after it.
-            return Some(before.cpu_ns as f64);
-        };
-        let part = (at - before.at).as_secs_f64() / (next.at - before.at).as_secs_f64();
-        Some(before.cpu_ns as f64 + part * (next.cpu_ns as f64 - before.cpu_ns as f64))
+        self.counted_at(at, |sample| Some(sample.cpu_ns as f64))
     }
 
     /// Time for which a limit kept processors from it until a moment, nanoseconds, interpolated
     /// likewise.
     pub fn throttled_ns_at(&self, at: Instant) -> Option<f64> {
-        let throttled_ns = |sample: &Sample| Some(sample.throttling?.throttled_ns as f64);
+        self.counted_at(at, |sample| Some(sample.throttling?.throttled_ns as f64))
+    }
+
+    /// Something that counts up, at a moment.
+    fn counted_at(&self, at: Instant, count: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
         let after = self.0.partition_point(|sample| sample.at <= at);
         let before = self.0.get(after.checked_sub(1)?)?;
         let Some(next) = self.0.get(after) else {
-            return throttled_ns(before);
+            // The last sample stands for the moments right after it.
+            return count(before);
         };
         let part = (at - before.at).as_secs_f64() / (next.at - before.at).as_secs_f64();
-        let (from_ns, to_ns) = (throttled_ns(before)?, throttled_ns(next)?);
-        Some(from_ns + part * (to_ns - from_ns))
+        let (from, to) = (count(before)?, count(next)?);
+        Some(from + part * (to - from))
+    }
+
+    /// By how much something that counts up has risen in `[from, to)`. The parts of a whole are
+    /// rounded so that they add up to it.
+    pub(crate) fn rise(
+        &self,
+        from: Instant,
+        to: Instant,
+        count: fn(&Sample) -> u64,
+    ) -> Option<u64> {
+        let at = |moment| self.counted_at(moment, |sample| Some(count(sample) as f64));
+        let (before, after) = (at(from)?.round(), at(to)?.round());
+        Some((after - before).max(0.0) as u64)
+    }
+
+    /// The last close look in `[from, to)`.
+    pub(crate) fn rare_within(&self, from: Instant, to: Instant) -> Option<RareSample> {
+        let within = self.0.iter().rev().skip_while(|sample| sample.at >= to);
+        within
+            .take_while(|sample| sample.at >= from)
+            .find_map(|sample| sample.rare)
     }
 
     /// The same in `[from, to)`, milliseconds.
@@ -334,7 +355,12 @@ fn look(pids: &[i32], group: Option<&CpuGroup>, rare: bool) -> Option<Sample> {
         ..sum
     });
     let throttling = group.and_then(CpuGroup::throttling);
-    sum.map(|sum| Sample { throttling, ..sum })
+    let stolen_ms = stolen_ms();
+    sum.map(|sum| Sample {
+        throttling,
+        stolen_ms,
+        ..sum
+    })
 }
 
 /// Looks at one process; `None` once it has ended.
@@ -367,6 +393,7 @@ fn look_at(pid: i32, rare: bool) -> Option<Sample> {
         retransmitted_segments: counter("snmp", "Tcp", "RetransSegs"),
         listen_overflows: counter("netstat", "TcpExt", "ListenOverflows"),
         tcp_memory_bytes: tcp_pages.unwrap_or(0) * procfs::page_size(),
+        stolen_ms: 0,
         throttling: None,
         processors: Vec::new(),
         rare: rare.then(|| look_closely(&process)).flatten(),
@@ -383,6 +410,17 @@ fn look_closely(process: &Process) -> Option<RareSample> {
         pss_bytes: pss_bytes.copied().unwrap_or(0),
         descriptors: process.fd_count().ok()? as u64,
     })
+}
+
+/// Steal of all processors since the machine started; 0 where the host tells none.
+fn stolen_ms() -> u64 {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    // user, nice, system, idle, iowait, irq, softirq, steal.
+    let ticks: Option<u64> = stat
+        .split_whitespace()
+        .nth(8)
+        .and_then(|it| it.parse().ok());
+    ticks.unwrap_or(0) * 1000 / procfs::ticks_per_second().max(1)
 }
 
 /// Context switches of all threads: `/proc/PID/status` alone has only the first thread's.
@@ -440,6 +478,7 @@ mod tests {
             retransmitted_segments: 0,
             listen_overflows: 0,
             tcp_memory_bytes: 0,
+            stolen_ms: 0,
             throttling: None,
             processors: Vec::new(),
             rare: None,
@@ -469,6 +508,27 @@ mod tests {
             .map(|sample| sample.at_s)
             .collect();
         assert_eq!(timed, [-0.25, 0.75]);
+    }
+
+    #[test]
+    fn what_counts_up_is_told_by_parts_that_add_up_and_close_looks_where_they_were() {
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let mut series = Series(vec![
+            sample(at(0), 0),
+            sample(at(900), 10),
+            sample(at(2100), 17),
+        ]);
+        let close = RareSample {
+            pss_bytes: 7,
+            descriptors: 3,
+        };
+        series.0[1].rare = Some(close);
+        let rise = |from, to| series.rise(at(from), at(to), |sample| sample.cpu_ns);
+        let parts = [rise(0, 700), rise(700, 1400), rise(1400, 2100)].map(Option::unwrap);
+        assert_eq!((parts.iter().sum::<u64>(), parts[0]), (17, 8));
+        assert!(series.rare_within(at(0), at(900)).is_none());
+        assert_eq!(series.rare_within(at(900), at(2000)).unwrap().pss_bytes, 7);
     }
 
     #[test]

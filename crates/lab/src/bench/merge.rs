@@ -209,7 +209,16 @@ fn add_to_intervals(cell: &mut Cell, series: &Series, start: Instant) {
         );
         interval.throttled_ms = series.throttled_ms(from, to);
         interval.server_cpu = series.cpu_share(from, to);
-        interval.server_rss_bytes = series.last_until(to).map(|sample| sample.rss_bytes);
+        let last = series.last_until(to);
+        interval.server_rss_bytes = last.map(|sample| sample.rss_bytes);
+        interval.tcp_memory_bytes = last.map(|sample| sample.tcp_memory_bytes);
+        interval.server_pss_bytes = series.rare_within(from, to).map(|rare| rare.pss_bytes);
+        let rise = |count| series.rise(from, to, count);
+        interval.voluntary_switches = rise(|sample| sample.voluntary_switches);
+        interval.involuntary_switches = rise(|sample| sample.involuntary_switches);
+        interval.retransmitted_segments = rise(|sample| sample.retransmitted_segments);
+        interval.listen_overflows = rise(|sample| sample.listen_overflows);
+        interval.stolen_ms = rise(|sample| sample.stolen_ms).map(|ms| ms as f64);
     }
 }
 
@@ -253,7 +262,8 @@ mod tests {
             involuntary_switches: 0,
             retransmitted_segments: 0,
             listen_overflows: 0,
-            tcp_memory_bytes: 0,
+            tcp_memory_bytes: 4096,
+            stolen_ms: 0,
             throttling: None,
             processors: Vec::new(),
             rare: None,
@@ -297,6 +307,8 @@ mod tests {
         let share = cell.intervals[0].server_cpu.unwrap();
         assert!((share - 0.1).abs() < 1e-9, "{share}");
         assert_eq!(cell.intervals[0].server_rss_bytes, Some(5000));
+        assert_eq!(cell.intervals[0].voluntary_switches, Some(100));
+        assert_eq!(cell.intervals[0].tcp_memory_bytes, Some(4096));
     }
 
     #[test]
