@@ -14,6 +14,7 @@ mod environment;
 mod idle_poll;
 mod kernel;
 mod link;
+mod live;
 mod local_server;
 mod process;
 mod quota;

@@ -25,6 +25,7 @@ use crate::agent::{Estimate, Lineup, RemoteStack, Role};
 use crate::bench::merge::{self, Phases};
 use crate::bench::plan::{Cores, core_list};
 use crate::contestant::{Contestant, Kind, RunningStack, StackSpec, StoppedStack, Surroundings};
+use crate::live::LiveSampler;
 use crate::rations::{Rations, Watch};
 use crate::sampling::{Series, Usage};
 use crate::scenario::Service;
@@ -178,6 +179,11 @@ impl<'a> Site<'a> {
             Ok(scenario) => scenario,
             Err(error) => return missing(bout, &error.to_string()),
         };
+        let pages = match counted::is_asked(bout, self.spec) {
+            true => stack.metrics(),
+            false => Vec::new(),
+        };
+        let live = (!pages.is_empty()).then(|| LiveSampler::start(pages, self.around.at.clone()));
         let sampler = Samplers::start(stack);
         let mark = self.path.link.mark();
         let told = sampler.told(bout, self.spec);
@@ -193,6 +199,7 @@ impl<'a> Site<'a> {
         };
         let (outcome, ended, aftermath) =
             self.load(&scenario, stack, sampler.contestant, &mut on_progress);
+        let live = live.map(LiveSampler::stop);
         let backends = sampler.backends.map(Watcher::stop);
         let carried = self.path.link.stats_since(&mark);
         let mut cell = match outcome {
@@ -212,6 +219,9 @@ impl<'a> Site<'a> {
         };
         self.add(&mut cell, bout, stack, &seen, died);
         self.write_samples(bout, &seen);
+        if let Some(live) = live {
+            counted::add_live(&mut cell, &live, phases.origin(ended));
+        }
         if let Some(contest) = &mut cell.contest {
             contest.distribution = shares.end();
         }

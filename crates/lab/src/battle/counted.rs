@@ -1,22 +1,20 @@
 //! Whether the servers' own counters agree with ours.
 
-use moonwire_load::Workload;
-use moonwire_report::{Cell, Counted, Verdict};
+use std::time::{Duration, Instant};
+
+use moonwire_load::{Stop, Workload};
+use moonwire_report::{Cell, Counted, Verdict, live_objection};
 
 use super::BattleSpec;
 use super::plan::Bout;
+use crate::live::LiveSeries;
 
 /// Puts what the servers counted into the cell, and says where it differs from what we did.
 pub(super) fn compare(cell: &mut Cell, counted: Counted, bout: &Bout, spec: &BattleSpec) {
     // Both counted the same messages only if nobody else sent any, and if all have arrived.
     let is_alone = spec.scenario.warm_up.is_none() && spec.clients.is_empty();
-    let is_answered = !matches!(bout.load.settings.workload, Workload::Alternating { .. })
-        && bout.load.settings.fan_out.is_none();
-    let is_whole = cell.ended_early.is_none()
-        && cell.messages.lost == 0
-        && cell.connects.disconnected == 0
-        && spec.scenario.fault.is_none();
-    if !is_alone || !is_answered || !is_whole {
+    let is_whole = is_whole(cell) && spec.scenario.fault.is_none();
+    if !is_alone || !is_answered(bout) || !is_whole {
         return;
     }
     if let Some(objection) = objection(cell, counted) {
@@ -26,6 +24,39 @@ pub(super) fn compare(cell: &mut Cell, counted: Counted, bout: &Bout, spec: &Bat
         contest.counted = Some(counted);
     }
 }
+
+/// Whether the servers are asked what they count while they are loaded: where that is the messages
+/// that the generator counts, for long enough to see a curve.
+pub(super) fn is_asked(bout: &Bout, spec: &BattleSpec) -> bool {
+    let is_long = match bout.load.settings.stop {
+        Stop::After(duration) => duration >= ASKED_FROM,
+        Stop::Messages(_) | Stop::Schedule => false,
+    };
+    is_long && is_answered(bout) && spec.scenario.fault.is_none()
+}
+
+/// Puts what they told into the cell, and says where it differs from what we did.
+pub(super) fn add_live(cell: &mut Cell, live: &LiveSeries, origin: Instant) {
+    live.add_to(cell, origin);
+    let objection = is_whole(cell).then(|| live_objection(cell)).flatten();
+    if let Some(objection) = objection {
+        cell.assessment.add(Verdict::Suspect, objection);
+    }
+}
+
+/// Whether each message has its replies, and nothing but messages is sent.
+fn is_answered(bout: &Bout) -> bool {
+    !matches!(bout.load.settings.workload, Workload::Alternating { .. })
+        && bout.load.settings.fan_out.is_none()
+}
+
+/// Whether all that was sent has arrived.
+fn is_whole(cell: &Cell) -> bool {
+    cell.ended_early.is_none() && cell.messages.lost == 0 && cell.connects.disconnected == 0
+}
+
+/// Shorter cells have no course to draw them in.
+const ASKED_FROM: Duration = Duration::from_secs(30);
 
 fn objection(cell: &Cell, counted: Counted) -> Option<String> {
     let ours = Counted {

@@ -9,7 +9,7 @@ use super::cell::SAMPLING_PERIOD;
 use super::spread::Spread;
 use crate::agent::{Agent, Estimate, RemoteSampler, RemoteStack, Role};
 use crate::cgroup::CpuGroup;
-use crate::contestant::{RunningStack, StoppedStack};
+use crate::contestant::{MetricsPage, RunningStack, StoppedStack};
 use crate::sampling::{Newest, Sampler, Series, Usage};
 
 /// A server, or a proxy with servers behind it.
@@ -38,6 +38,15 @@ impl Stack {
         match self {
             Self::Here(stack) => stack.broadcast_urls(),
             Self::There(stack) => &stack.started().broadcast_urls,
+        }
+    }
+
+    /// Where the servers tell what they count while they run; empty unless all of them do. Those
+    /// at an agent are not asked, because not all of them can be reached from here.
+    pub(super) fn metrics(&self) -> Vec<MetricsPage> {
+        match self {
+            Self::Here(stack) => stack.metrics(),
+            Self::There(_) => Vec::new(),
         }
     }
 

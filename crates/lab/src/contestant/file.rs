@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::counters::Counters;
+use super::metrics::Metrics;
 
 /// The whole file.
 #[derive(Debug, Clone, Deserialize)]
@@ -31,6 +32,8 @@ pub(super) struct ContestantFile {
     pub(super) workers_max: Option<u32>,
     /// Where its counters stand in what it prints when it ends.
     pub(super) counters: Option<Counters>,
+    /// Where it tells them while it runs.
+    pub(super) metrics: Option<Metrics>,
     /// The unit of the times in its amplifying service.
     #[serde(default)]
     pub(super) amplify_time_unit: TimeUnit,
@@ -150,10 +153,25 @@ impl ContestantFile {
                 return Err(fault("version", reason));
             }
         }
+        self.check_metrics()?;
         if self.workers_max == Some(0) {
             return Err(fault("workers_max", "`workers_max` must be 1 or more"));
         }
         self.check_names(known)
+    }
+
+    fn check_metrics(&self) -> Result<(), Fault> {
+        let Some(metrics) = &self.metrics else {
+            return Ok(());
+        };
+        if self.kind != Kind::Server {
+            let reason = "`metrics` is for servers, which count messages";
+            return Err(fault("metrics", reason));
+        }
+        match metrics.path.starts_with('/') {
+            true => Ok(()),
+            false => Err(fault("metrics", "`path` of `metrics` must begin with /")),
+        }
     }
 
     fn check_variants(&self) -> Result<(), Fault> {

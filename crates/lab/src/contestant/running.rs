@@ -8,6 +8,7 @@ use moonwire_report::{Cell, Counted};
 
 use super::certificate::save;
 use super::counters::Counters;
+use super::metrics::MetricsPage;
 use super::template::free_ports_at;
 use super::{Contestant, Surroundings};
 use crate::cgroup::CpuGroup;
@@ -27,6 +28,8 @@ pub(crate) struct RunningContestant {
     /// Where its files are.
     folder: PathBuf,
     counters: Option<Counters>,
+    /// Where it tells what it counts while it runs.
+    metrics: Option<MetricsPage>,
     /// Rations what its processes use. The last, as it goes when they have ended.
     group: Option<Arc<CpuGroup>>,
 }
@@ -73,6 +76,11 @@ impl RunningContestant {
             name: contestant.name(),
             processes: start_all(&specs)?,
             specs,
+            metrics: contestant.file.metrics.as_ref().and_then(|metrics| {
+                let address = (around.address, around.ports[0]).into();
+                let certificate = tls.then_some(around.certificate.as_path());
+                MetricsPage::new(metrics, address, certificate)
+            }),
             url: contestant.url(tls, &around),
             amplify_url: contestant.amplify_url(tls, &around),
             broadcast_url: contestant.broadcast_url(tls, &around),
@@ -110,6 +118,7 @@ impl RunningContestant {
             broadcast_url: None,
             folder: around.folder,
             counters: None,
+            metrics: None,
             group,
         })
     }
@@ -117,6 +126,11 @@ impl RunningContestant {
     /// What rations its CPU, if anything does.
     pub(crate) fn group(&self) -> Option<&Arc<CpuGroup>> {
         self.group.as_ref()
+    }
+
+    /// Where it tells what it counts while it runs, if it does.
+    pub(crate) fn metrics(&self) -> Option<&MetricsPage> {
+        self.metrics.as_ref()
     }
 
     /// Who it is.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use moonwire_report::{Cell, Counted};
 
-use super::{Contestant, RunningContestant, StartError, Surroundings};
+use super::{Contestant, MetricsPage, RunningContestant, StartError, Surroundings};
 use crate::cgroup::CpuGroup;
 
 /// What is to run.
@@ -157,6 +157,15 @@ impl RunningStack {
     /// Where each message goes to all that have subscribed, in the same way.
     pub(crate) fn broadcast_urls(&self) -> &[String] {
         &self.broadcast_urls
+    }
+
+    /// Where the servers tell what they count while they run; empty unless all of them do.
+    pub(crate) fn metrics(&self) -> Vec<MetricsPage> {
+        let pages = self
+            .backends
+            .iter()
+            .map(|backend| backend.metrics().cloned());
+        pages.collect::<Option<_>>().unwrap_or_default()
     }
 
     /// The servers.
