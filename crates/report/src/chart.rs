@@ -280,23 +280,7 @@ impl Mark {
                 }
                 put(svg, format_args!("<path d=\"{path}\" fill=\"{color}\"/>\n"));
             }
-            Self::Boxes { boxes, color } => {
-                let mut path = String::new();
-                for [left, right, low, high] in boxes {
-                    let (left, right) = (x_of(*left), x_of(*right));
-                    let (top, bottom) = (y_of(*high), y_of(*low));
-                    put(
-                        &mut path,
-                        format_args!("M{left:.1} {top:.1}H{right:.1}V{bottom:.1}H{left:.1}Z"),
-                    );
-                }
-                // Neighbours would have a seam between them.
-                let crisp = "shape-rendering=\"crispEdges\"";
-                put(
-                    svg,
-                    format_args!("<path d=\"{path}\" fill=\"{color}\" {crisp}/>\n"),
-                );
-            }
+            Self::Boxes { boxes, color } => draw_boxes(svg, boxes, color, (&x_of, &y_of)),
             Self::Vertical {
                 x,
                 text: word,
@@ -319,6 +303,30 @@ impl Mark {
             }
         }
     }
+}
+
+/// Boxes of one colour, as one path.
+fn draw_boxes(
+    svg: &mut String,
+    boxes: &[[f64; 4]],
+    color: &str,
+    (x_of, y_of): (&dyn Fn(f64) -> f64, &dyn Fn(f64) -> f64),
+) {
+    let mut path = String::new();
+    for [left, right, low, high] in boxes {
+        let (left, right) = (x_of(*left), x_of(*right));
+        let (top, bottom) = (y_of(*high), y_of(*low));
+        put(
+            &mut path,
+            format_args!("M{left:.1} {top:.1}H{right:.1}V{bottom:.1}H{left:.1}Z"),
+        );
+    }
+    // Neighbours would have a seam between them.
+    let crisp = "shape-rendering=\"crispEdges\"";
+    put(
+        svg,
+        format_args!("<path d=\"{path}\" fill=\"{color}\" {crisp}/>\n"),
+    );
 }
 
 /// The beginning of a document of this size.

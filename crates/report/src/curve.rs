@@ -220,13 +220,5 @@ pub(crate) const INVOLUNTARY: Curve = Curve {
     ..VOLUNTARY
 };
 
-pub(crate) const GC_PAUSES: Curve = Curve {
-    title: "Pauses of the garbage collector",
-    label: "ms a second",
-    unit: Unit::Count,
-    value: |it| it.gc_pause_ms,
-    fold: Fold::Highest,
-};
-
 const POINTS_MAX: usize = 450;
 const MIB: f64 = 1024.0 * 1024.0;

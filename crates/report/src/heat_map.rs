@@ -149,7 +149,7 @@ fn legend() -> Vec<(String, &'static str)> {
 /// Curves that share a panel, with the names of their lines where there are several.
 type Shared = [(Curve, &'static str, &'static str)];
 
-const PANELS: [&Shared; 7] = [
+const PANELS: [&Shared; 6] = [
     &[
         (curve::MESSAGES, "sent", BLUE),
         (curve::RECEIVED, "received", ORANGE),
@@ -162,7 +162,6 @@ const PANELS: [&Shared; 7] = [
         (curve::VOLUNTARY, "it waited", BLUE),
         (curve::INVOLUNTARY, "it was displaced", ORANGE),
     ],
-    &[(curve::GC_PAUSES, "", BLUE)],
 ];
 
 fn lines(panel: &Shared, cell: &Cell) -> Vec<Line> {
@@ -245,7 +244,7 @@ mod tests {
         ] {
             assert!(svg.contains(text), "{text}");
         }
-        assert!(!svg.contains("Memory of the server") && !svg.contains("garbage"));
+        assert!(!svg.contains("Memory of the server"));
         // Only the last panel tells the time.
         assert_eq!(svg.matches("time since the first send").count(), 1);
     }

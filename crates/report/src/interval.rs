@@ -66,13 +66,6 @@ pub struct Interval {
     /// Processor time that the host gave to other guests (steal), of all processors, milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stolen_ms: Option<f64>,
-    /// Pauses of the server's garbage collector that ended in the interval, where it tells them,
-    /// milliseconds in all.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub gc_pause_ms: Option<f64>,
-    /// How many pauses these were.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub gc_pauses: Option<u64>,
     /// Messages that the server says it received, where it was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_received: Option<u64>,

@@ -123,16 +123,11 @@ struct Watched {
 }
 
 /// What is out of the ordinary where it is more than [`FACTOR_MIN`] times what it usually is.
-const WATCHED: [Watched; 8] = [
+const WATCHED: [Watched; 7] = [
     Watched {
         value: |it| it.throttled_ms,
         least: 1.0,
         told: |ms| format!("its CPU limit stopped the server for {}", milliseconds(ms)),
-    },
-    Watched {
-        value: |it| it.gc_pause_ms,
-        least: 1.0,
-        told: |ms| format!("the garbage collector paused it for {}", milliseconds(ms)),
     },
     Watched {
         value: |it| it.stolen_ms,
@@ -349,7 +344,7 @@ mod tests {
             late.connected = 90;
         }
         // Two seconds away is not beside it.
-        cell.intervals[14].gc_pause_ms = Some(60.0);
+        cell.intervals[14].stolen_ms = Some(60.0);
         let expected = [
             "the server used 97.0 % of CPU, of 100 % at most",
             "TCP segments sent again: 3",

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,7 +67,7 @@ impl MetricsPage {
         let page = match &self.tls {
             None => self.exchange(stream)?,
             Some(config) => {
-                let name = ServerName::from(IpAddr::from(self.address.ip()));
+                let name = ServerName::from(self.address.ip());
                 let client = ClientConnection::new(Arc::clone(config), name);
                 self.exchange(StreamOwned::new(client.map_err(io::Error::other)?, stream))?
             }
