@@ -105,8 +105,8 @@ impl LiveSeries {
         self.0[..after].last().map(|(_, told)| told)
     }
 
-    /// A value that counts up, at a moment: between the answers around it; before the first and after the last
-    /// these.
+    /// A value that counts up, at a moment: between the answers around it, and before the first
+    /// and after the last what these say.
     fn at(&self, at: Instant, value: fn(&Told) -> u64) -> u64 {
         let after = self.0.partition_point(|(moment, _)| *moment <= at);
         let before = self.0[after.saturating_sub(1)];

@@ -20,8 +20,8 @@ pub(crate) enum Trend {
     Short,
 }
 
-/// The slope of the logarithm, per second, with its interval of 95 %: what falls by half and by half
-/// again never falls by more than all.
+/// The slope of the logarithm, per second, with its interval of 95 %: what falls by half and by
+/// half again never falls by more than all.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Move {
     per_s: f64,
