@@ -4,9 +4,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::battle::Section;
-use crate::cell::{Cell, Parameters};
+use crate::cell::Cell;
 use crate::format;
 use crate::groups;
+use crate::parameters::Parameters;
 use crate::run::Run;
 use crate::table::Table;
 

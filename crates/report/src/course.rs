@@ -1,11 +1,12 @@
 //! The course of long cells: what went in and out, how soon, and what it took, on one time axis.
 
-use crate::cell::{Cell, Parameters};
+use crate::cell::Cell;
 use crate::chart::{Timeline, Track};
 use crate::curve::{self, Curve, Line};
 use crate::groups;
 use crate::live_counts;
 use crate::palette::{BLUE, ORANGE, PALE_BLUE, PALE_ORANGE};
+use crate::parameters::Parameters;
 use crate::plots::Plot;
 use crate::run::Run;
 use crate::sentences;

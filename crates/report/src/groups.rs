@@ -1,9 +1,10 @@
 //! The cells of a run set side by side: one group for each combination of the parameters other
 //! than the client count, one column for each client count.
 
-use crate::cell::{Cell, Parameters};
+use crate::cell::Cell;
 use crate::contest::Contest;
 use crate::format;
+use crate::parameters::Parameters;
 use crate::run::Run;
 use crate::verdict::Verdict;
 

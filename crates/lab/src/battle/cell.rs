@@ -24,6 +24,7 @@ use super::{clocks, counted};
 use crate::agent::{Estimate, Lineup, RemoteStack, Role};
 use crate::bench::merge::{self, Phases};
 use crate::bench::plan::{Cores, core_list};
+use crate::cgroup::CpuGroup;
 use crate::contestant::{Contestant, Kind, RunningStack, StackSpec, StoppedStack, Surroundings};
 use crate::live::LiveSampler;
 use crate::rations::{Rations, Watch};
@@ -162,28 +163,16 @@ impl<'a> Site<'a> {
         stack: &mut Stack,
         observer: &mut Watching<'_>,
     ) -> Cell {
-        let group = match self.rations.client() {
-            Ok(group) => group,
-            Err(sentence) => return missing(bout, &sentence),
-        };
-        let clock = match stack.clock() {
-            Ok(clock) => clock,
-            Err(sentence) => return missing(bout, &sentence),
-        };
-        let settings = self.settings(bout, stack).map(|settings| Settings {
-            group: group.as_ref().map(|group| group.thread_file()),
-            server_clock: clock.map(Estimate::alone),
-            ..settings
+        let started = self.rations.client().and_then(|group| {
+            let clock = stack.clock()?;
+            let scenario = self.prepared(bout, stack, group.as_deref(), clock)?;
+            Ok((group, clock, scenario))
         });
-        let scenario = match settings.and_then(Scenario::new) {
-            Ok(scenario) => scenario,
-            Err(error) => return missing(bout, &error.to_string()),
+        let (group, clock, scenario) = match started {
+            Ok(started) => started,
+            Err(sentence) => return missing(bout, &sentence),
         };
-        let pages = match counted::is_asked(bout, self.spec) {
-            true => stack.metrics(),
-            false => Vec::new(),
-        };
-        let live = (!pages.is_empty()).then(|| LiveSampler::start(pages, self.around.at.clone()));
+        let live = self.live_sampler(bout, stack);
         let sampler = Samplers::start(stack);
         let mark = self.path.link.mark();
         let told = sampler.told(bout, self.spec);
@@ -230,6 +219,30 @@ impl<'a> Site<'a> {
             merge::add_link(&mut cell, link, idle.as_ref(), carried.as_ref());
         }
         cell
+    }
+
+    /// The load as it is sent to what runs; the error is a sentence.
+    fn prepared(
+        &self,
+        bout: &Bout,
+        stack: &Stack,
+        group: Option<&CpuGroup>,
+        clock: Option<Estimate>,
+    ) -> Result<Scenario, String> {
+        let settings = self.settings(bout, stack).map(|settings| Settings {
+            group: group.map(CpuGroup::thread_file),
+            server_clock: clock.map(Estimate::alone),
+            ..settings
+        });
+        let scenario = settings.and_then(Scenario::new);
+        scenario.map_err(|error| error.to_string())
+    }
+
+    /// Asks servers for their counters, where that tells something.
+    fn live_sampler(&self, bout: &Bout, stack: &Stack) -> Option<LiveSampler> {
+        let is_asked = counted::is_asked(bout, self.spec);
+        let pages = is_asked.then(|| stack.metrics()).unwrap_or_default();
+        (!pages.is_empty()).then(|| LiveSampler::start(pages, self.around.at.clone()))
     }
 
     /// Leaves all that was seen in the cell's folder; of a search what the last try gave.
