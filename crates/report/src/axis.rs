@@ -25,6 +25,8 @@ pub(crate) enum Unit {
     Percent,
     /// `1 / (1 - q)`, printed as the percentile.
     Percentile,
+    /// Bytes, printed with the binary unit that fits.
+    Bytes,
     /// A number of things, or of things per second.
     Count,
 }
@@ -122,20 +124,28 @@ impl Axis {
                 .chain((1..12).map(|exponent| 10f64.powi(exponent)))
                 .map(|value| (value, true))
                 .collect(),
+            (_, Unit::Bytes) => {
+                let scale = binary_scale(self.high);
+                let step = round_step((self.high - self.low) / scale / LINEAR_TICKS) * scale;
+                self.steps(step)
+            }
             (true, Unit::Latency | Unit::Seconds | Unit::Percent | Unit::Count)
                 if self.high / self.low >= DECADES_RATIO_MIN =>
             {
                 self.decades()
             }
             (_, Unit::Latency | Unit::Seconds | Unit::Percent | Unit::Count) => {
-                let step = round_step((self.high - self.low) / self.even_ticks);
-                let first = (self.low / step).ceil();
-                let count = ((self.high - self.low) / step).floor() as u32 + 1;
-                (0..count)
-                    .map(|index| ((first + f64::from(index)) * step, true))
-                    .collect()
+                self.steps(round_step((self.high - self.low) / self.even_ticks))
             }
         }
+    }
+
+    fn steps(&self, step: f64) -> Vec<(f64, bool)> {
+        let first = (self.low / step).ceil();
+        let count = ((self.high - self.low) / step).floor() as u32 + 1;
+        (0..count)
+            .map(|index| ((first + f64::from(index)) * step, true))
+            .collect()
     }
 
     /// 1, 2, ..., 9 in every decade; labels at 1, and at 2 and 5 where there is room.
@@ -162,6 +172,7 @@ impl Axis {
             Unit::Seconds => format!("{} s", shortest(value)),
             Unit::Percent => format!("{} %", shortest(value)),
             Unit::Percentile => percentile_text(value),
+            Unit::Bytes => format::round_number(&format::bytes(value)),
             Unit::Count if value >= 1.0 => format::count(value.round() as u64),
             Unit::Count => shortest(value),
         }
@@ -187,6 +198,11 @@ fn percentile_text(value: f64) -> String {
 fn shortest(value: f64) -> String {
     let rounded = (value * 1000.0).round() / 1000.0;
     format!("{rounded}")
+}
+
+/// The largest power of 1024 that is not above `value`, and at least 1.
+fn binary_scale(value: f64) -> f64 {
+    1024f64.powf(value.max(1.0).log(1024.0).floor())
 }
 
 /// The next of 1, 2, 5 times a power of ten.
@@ -231,6 +247,9 @@ mod tests {
         let counts = Axis::logarithmic("", Unit::Count, 900.0, 60_000.0);
         let expected = ["1,000", "2,000", "5,000", "10,000", "20,000", "50,000"];
         assert_eq!(texts(&counts), expected);
+        let bytes = Axis::linear("", Unit::Bytes, 0.0, 45.0 * 1024.0 * 1024.0);
+        let expected = ["0 B", "10 MiB", "20 MiB", "30 MiB", "40 MiB"];
+        assert_eq!(texts(&bytes), expected);
         let percentiles = Axis::logarithmic("", Unit::Percentile, 1.0, 10_000.0);
         let expected = ["min", "p50", "p75", "p90", "p99", "p99.9", "p99.99"];
         assert_eq!(texts(&percentiles), expected);

@@ -6,6 +6,7 @@
 
 mod circle;
 mod contrast;
+mod pictures;
 mod ranking;
 mod schemes;
 mod stages;
@@ -14,6 +15,7 @@ mod standing;
 use serde::{Deserialize, Serialize};
 
 pub use self::contrast::{Contrast, contrast};
+pub(crate) use self::pictures::{OTHER_METRIC, plots};
 use self::ranking::Ranking;
 use self::standing::Standing;
 use crate::capacity;
@@ -213,19 +215,20 @@ fn common(cell: &Cell) -> (Parameters, bool) {
     (cell.parameters.clone(), tls)
 }
 
+/// What the tables and the pictures have: the primary metric first.
+fn metrics(rules: &Rules) -> Vec<Metric> {
+    let names = std::iter::once(&rules.primary).chain(&rules.columns);
+    let mut metrics: Vec<Metric> = Vec::new();
+    for metric in names.filter_map(|name| Metric::parse(name)) {
+        if !metrics.contains(&metric) {
+            metrics.push(metric);
+        }
+    }
+    metrics
+}
+
 fn figures(standings: &[Standing<'_>], rules: &Rules) -> Table {
-    let mut names = vec![rules.primary.clone()];
-    names.extend(
-        rules
-            .columns
-            .iter()
-            .filter(|name| **name != rules.primary)
-            .cloned(),
-    );
-    let metrics: Vec<Metric> = names
-        .iter()
-        .filter_map(|name| Metric::parse(name))
-        .collect();
+    let metrics = metrics(rules);
     let mut header = vec!["contestant".to_owned(), "rounds".to_owned()];
     header.extend(metrics.iter().map(Metric::to_string));
     let terms: Vec<String> = standings

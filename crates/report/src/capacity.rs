@@ -9,7 +9,7 @@ use crate::battle::Section;
 use crate::cell::Cell;
 use crate::chart::{Chart, Mark, Panel};
 use crate::format;
-use crate::palette::series_color;
+use crate::lineup::Lineup;
 use crate::plots::Plot;
 use crate::quantiles::{Quantiles, microseconds};
 use crate::run::Run;
@@ -109,15 +109,18 @@ pub(crate) fn plots(run: &Run) -> Vec<Plot> {
     let Some(over) = run.capacities.first().map(|capacity| capacity.over) else {
         return Vec::new();
     };
+    let lineup = Lineup::of(run);
     let mut legend = Vec::new();
     let mut panels = Vec::new();
     for tls in [false, true] {
-        let of_scheme: Vec<_> = searches(run).into_iter().collect();
-        let of_scheme = of_scheme.iter().filter(|((_, _, it), _)| *it == tls);
+        let searches = searches(run);
+        let of_scheme = lineup
+            .names()
+            .filter_map(|name| Some((name, searches.get(&(over, name, tls))?)));
         let mut marks = Vec::new();
         let (mut low, mut high) = ((f64::INFINITY, f64::INFINITY), (0.0_f64, 0.0_f64));
-        for (index, ((_, contestant, _), searches)) in of_scheme.enumerate() {
-            let color = series_color(index);
+        for (contestant, searches) in of_scheme {
+            let color = lineup.color(contestant);
             for (quantile, width) in [(0.5, 1.2), (0.99, 2.4)] {
                 let points = curve(run, searches, quantile);
                 for &(x, y) in &points {
@@ -130,7 +133,9 @@ pub(crate) fn plots(run: &Run) -> Vec<Plot> {
                     width,
                 });
             }
-            let entry = ((*contestant).to_owned(), color);
+            let rings = searches.iter().filter_map(|it| passed(run, it));
+            marks.extend(rings.map(|at| Mark::Ring { at, color }));
+            let entry = (lineup.label(contestant), color);
             if !legend.contains(&entry) {
                 legend.push(entry);
             }
@@ -155,7 +160,9 @@ pub(crate) fn plots(run: &Run) -> Vec<Plot> {
     }
     let chart = Chart {
         title: "Latency against load".to_owned(),
-        subtitle: "every try of the searches, those that failed too".to_owned(),
+        subtitle: "Every try of the searches, those that failed too; rings are the p99 of the \
+                   highest loads that passed"
+            .to_owned(),
         legend,
         panels,
     };
@@ -327,6 +334,18 @@ fn curve(run: &Run, searches: &[&Capacity], quantile: f64) -> Vec<(f64, f64)> {
         (tries[0].0, median(&values))
     })
     .collect()
+}
+
+/// The highest load that passed in a search, and the p99 of its last try there, microseconds.
+fn passed(run: &Run, capacity: &Capacity) -> Option<(f64, f64)> {
+    let highest = capacity.highest?;
+    let tries = tries(run, capacity);
+    let mut there = tries
+        .iter()
+        .rev()
+        .filter(|cell| capacity.over.value(cell) == highest);
+    let p99_ns = there.next()?.latency.response.quantile_ns(0.99)?;
+    Some((highest, microseconds(p99_ns as f64)))
 }
 
 fn scheme(tls: bool) -> &'static str {

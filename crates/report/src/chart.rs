@@ -36,6 +36,14 @@ pub(crate) enum Mark {
         color: &'static str,
         width: f64,
     },
+    /// The same, broken into dashes.
+    Dashed {
+        points: Vec<(f64, f64)>,
+        color: &'static str,
+        width: f64,
+    },
+    /// A ring around a point.
+    Ring { at: (f64, f64), color: &'static str },
     /// Bars from the x axis up: low edge, high edge, height.
     Bars {
         bars: Vec<(f64, f64, f64)>,
@@ -70,15 +78,15 @@ impl Chart {
         let columns = if self.panels.len() > 1 { 2 } else { 1 };
         let rows = self.panels.len().div_ceil(columns);
         let (width, height, right) = self.panel_size();
-        let head_height = if self.legend.is_empty() {
-            HEAD_HEIGHT
-        } else {
-            LEGEND_HEAD_HEIGHT
-        };
         let sheet_width = columns as f64 * (width + MARGIN_LEFT + right);
+        let places = self.legend_places(sheet_width);
+        let head_height = match places.last() {
+            None => HEAD_HEIGHT,
+            Some((_, line)) => LEGEND_HEAD_HEIGHT + *line as f64 * LEGEND_LINE_HEIGHT,
+        };
         let sheet_height = head_height + rows as f64 * (height + MARGIN_TOP + MARGIN_BOTTOM);
         let mut svg = sheet(sheet_width, sheet_height);
-        self.head(&mut svg);
+        self.head(&mut svg, &places);
         for (index, panel) in self.panels.iter().enumerate() {
             let (row, column) = (index / columns, index % columns);
             let frame = Frame {
@@ -93,8 +101,23 @@ impl Chart {
         svg
     }
 
-    fn head(&self, svg: &mut String) {
-        let left = MARGIN_LEFT - 44.0;
+    /// Where each entry of the legend begins, and on which line: none goes beyond the sheet.
+    fn legend_places(&self, sheet_width: f64) -> Vec<(f64, usize)> {
+        let (mut x, mut line) = (HEAD_LEFT, 0);
+        let mut places = Vec::new();
+        for (name, _) in &self.legend {
+            let width = 44.0 + text_width(name);
+            if x + width > sheet_width && x > HEAD_LEFT {
+                (x, line) = (HEAD_LEFT, line + 1);
+            }
+            places.push((x, line));
+            x += width;
+        }
+        places
+    }
+
+    fn head(&self, svg: &mut String, places: &[(f64, usize)]) {
+        let left = HEAD_LEFT;
         text(
             svg,
             (left, 30.0),
@@ -109,7 +132,17 @@ impl Chart {
             &self.subtitle,
             &format!("fill=\"{FAINT_INK}\""),
         );
-        legend(svg, (left, 71.0), &self.legend);
+        for ((name, color), (x, line)) in self.legend.iter().zip(places) {
+            let y = 65.0 + *line as f64 * LEGEND_LINE_HEIGHT;
+            put(
+                svg,
+                format_args!(
+                    "<rect x=\"{x:.1}\" y=\"{y}\" width=\"18\" height=\"4\" rx=\"2\" \
+                     fill=\"{color}\"/>\n"
+                ),
+            );
+            text(svg, (x + 24.0, y + 6.0), "start", name, "");
+        }
     }
 
     /// Width and height of the coordinate systems, and of what a panel has to its right.
@@ -266,6 +299,33 @@ impl Mark {
                     ),
                 );
             }
+            Self::Dashed {
+                points,
+                color,
+                width,
+            } => {
+                let points = points.iter();
+                let points: Vec<String> = points
+                    .map(|(x, y)| format!("{:.1} {:.1}", x_of(*x), y_of(*y)))
+                    .collect();
+                put(
+                    svg,
+                    format_args!(
+                        "<path d=\"M{}\" fill=\"none\" stroke=\"{color}\" \
+                         stroke-width=\"{width}\" stroke-dasharray=\"6 4\"/>\n",
+                        points.join("L")
+                    ),
+                );
+            }
+            Self::Ring { at: (x, y), color } => put(
+                svg,
+                format_args!(
+                    "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"5\" fill=\"#ffffff\" \
+                     stroke=\"{color}\" stroke-width=\"2.4\"/>\n",
+                    x_of(*x),
+                    y_of(*y)
+                ),
+            ),
             Self::Bars { bars, color } => {
                 let mut path = String::new();
                 let bottom = frame.top + frame.height;
@@ -357,11 +417,17 @@ fn legend(svg: &mut String, at: (f64, f64), names: &[(String, &'static str)]) {
 }
 
 /// An estimate on the wide side: letters of this font are about 0.6 em.
-fn text_width(content: &str) -> f64 {
-    6.8 * content.chars().count() as f64
+pub(crate) fn text_width(text: &str) -> f64 {
+    6.8 * text.chars().count() as f64
 }
 
-fn text(svg: &mut String, at: (f64, f64), anchor: &str, content: &str, attributes: &str) {
+pub(crate) fn text(
+    svg: &mut String,
+    at: (f64, f64),
+    anchor: &str,
+    content: &str,
+    attributes: &str,
+) {
     if content.is_empty() {
         return;
     }
@@ -376,19 +442,22 @@ fn text(svg: &mut String, at: (f64, f64), anchor: &str, content: &str, attribute
     );
 }
 
-fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+pub(crate) fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
     text.write_fmt(arguments)
         .expect("writing into a String cannot fail");
 }
 
-const INK: &str = "#1f2933";
-const FAINT_INK: &str = "#616e7c";
-const GRID: &str = "#d9dee4";
+pub(crate) const INK: &str = "#1f2933";
+pub(crate) const FAINT_INK: &str = "#616e7c";
+pub(crate) const GRID: &str = "#d9dee4";
 const MINOR_GRID: &str = "#f0f2f5";
 const SINGLE_SIZE: (f64, f64) = (860.0, 380.0);
 const PANEL_SIZE: (f64, f64) = (450.0, 250.0);
 const HEAD_HEIGHT: f64 = 58.0;
 const LEGEND_HEAD_HEIGHT: f64 = 80.0;
+const LEGEND_LINE_HEIGHT: f64 = 18.0;
+/// Where the title and the legend begin.
+const HEAD_LEFT: f64 = 32.0;
 const NOTE_WIDTH: f64 = 128.0;
 const MARGIN_LEFT: f64 = 76.0;
 const MARGIN_RIGHT: f64 = 24.0;

@@ -4,6 +4,7 @@
 //! system, and nothing here reads a clock.
 
 mod axis;
+mod bar_chart;
 mod battle;
 mod capacity;
 mod ceiling;
@@ -27,6 +28,7 @@ mod heat_map;
 mod histogram;
 mod interval;
 mod latency_buckets;
+mod lineup;
 mod live_counts;
 mod markdown;
 mod metric;

@@ -78,6 +78,8 @@ pub enum Figure {
     Disconnected,
     /// Replies that came twice.
     Duplicate,
+    /// Seconds from the start of the load until the last reply.
+    DurationS,
     /// Errors of all kinds.
     Errors,
     /// 1 where memory leaks, 0 where it does not; no value of a run too short to tell.
@@ -143,7 +145,7 @@ impl Metric {
         match self {
             Self::Latency(..) => MetricUnit::Nanoseconds,
             Self::Figure(figure) => match figure {
-                Figure::OnlineS => MetricUnit::Seconds,
+                Figure::DurationS | Figure::OnlineS => MetricUnit::Seconds,
                 Figure::RateReceived | Figure::RateSent => MetricUnit::PerSecond,
                 Figure::ServerMemoryPeak | Figure::ServerMemoryPerConnection => MetricUnit::Bytes,
                 Figure::Reach | Figure::Recovered => MetricUnit::Share,
@@ -208,6 +210,7 @@ impl Metric {
                 | Figure::Corrupt
                 | Figure::Disconnected
                 | Figure::Duplicate
+                | Figure::DurationS
                 | Figure::Errors
                 | Figure::Leaks
                 | Figure::Lost
@@ -267,6 +270,11 @@ impl fmt::Display for Statistic {
 impl Latency {
     fn parse(name: &str) -> Option<Self> {
         value_of(&LATENCIES, name)
+    }
+
+    /// The name that a user types.
+    pub(crate) fn name(self) -> &'static str {
+        name_of(&LATENCIES, &self)
     }
 
     /// Its histogram; `None` where it was refused.
@@ -336,6 +344,7 @@ impl Figure {
     fn of(self, cell: &Cell) -> Option<f64> {
         let whole = match self {
             Self::OnlineS => return cell.connects.all_online_ms.map(|ms| ms / 1e3),
+            Self::DurationS => return duration_s(cell),
             Self::RateReceived => return Some(cell.rate.received_per_s),
             Self::RateSent => return Some(cell.rate.sent_per_s),
             Self::ServerCpuPerMessage => return cell.server.as_ref()?.cpu_ns_per_message,
@@ -381,6 +390,12 @@ fn memory_per_connection(cell: &Cell) -> Option<f64> {
     Some((after as f64 - before as f64).max(0.0) / connections as f64)
 }
 
+/// What the rate of the replies is over: the time until the last of them.
+fn duration_s(cell: &Cell) -> Option<f64> {
+    let per_s = Some(cell.rate.received_per_s).filter(|per_s| *per_s > 0.0)?;
+    Some(cell.messages.received as f64 / per_s)
+}
+
 fn value_of<T: Copy>(names: &[(&str, T)], name: &str) -> Option<T> {
     let found = names.iter().find(|(known, _)| *known == name);
     found.map(|(_, value)| *value)
@@ -412,11 +427,12 @@ const LATENCIES: [(&str, Latency); 17] = [
     ("slot_wait", Latency::SlotWait),
 ];
 
-const FIGURES: [(&str, Figure); 24] = [
+const FIGURES: [(&str, Figure); 25] = [
     ("connects.failed", Figure::ConnectsFailed),
     ("corrupt", Figure::Corrupt),
     ("disconnected", Figure::Disconnected),
     ("duplicate", Figure::Duplicate),
+    ("duration_s", Figure::DurationS),
     ("errors", Figure::Errors),
     ("leaks", Figure::Leaks),
     ("lost", Figure::Lost),
@@ -447,7 +463,7 @@ pub const METRICS: &str = "use p(99), min, mean, max of response, service, send_
      first_reply, round_trip_seed, one_way, recovery, delivery, first_receiver, median_receiver, \
      last_receiver, handshake[.tcp|.tls|.upgrade], or sent, received, reach, unreached, \
      silent_cut, lost, duplicate, reordered, corrupt, unexpected, unsent, errors, connects.failed, \
-     disconnected, reconnected, recovered, leaks, rate, received_rate, online_s, server.cpu, \
+     disconnected, reconnected, recovered, leaks, rate, received_rate, online_s, duration_s, server.cpu, \
      server.cpu_per_message, server.memory_peak, server.memory_per_connection";
 
 #[cfg(test)]

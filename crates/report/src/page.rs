@@ -133,10 +133,19 @@ fn contest_sections(run: &Run) -> String {
             let tables = sections
                 .iter()
                 .map(|it| section(&it.title, &it.table, &it.sentences));
-            let pictures = capacity::plots(run).into_iter().chain(course::plots(run));
-            let pictures = pictures.map(|plot| format!("<section>{}</section>\n", picture(&plot)));
-            let pictures: String = pictures.collect();
-            pictures + &tables.collect::<String>() + &paragraph(battle::method(run))
+            let pictures = |plots: Vec<Plot>| -> String {
+                let picture = |plot: &Plot| format!("<section>{}</section>\n", picture(plot));
+                plots.iter().map(picture).collect()
+            };
+            let (first, others) = battle::plots(run)
+                .into_iter()
+                .partition(|plot| !plot.name.starts_with(battle::OTHER_METRIC));
+            let first = capacity::plots(run).into_iter().chain(first);
+            let first = first.chain(course::plots(run)).collect();
+            pictures(first)
+                + &tables.collect::<String>()
+                + &pictures(others)
+                + &paragraph(battle::method(run))
         }
         None if doubling::is_contest(run) => {
             let sections = doubling::sections(run);

@@ -18,6 +18,17 @@ pub(crate) fn series_color(index: usize) -> &'static str {
     SERIES[index % SERIES.len()]
 }
 
+/// The colour of a contestant by its place among those of its run; they repeat after seven.
+pub(crate) fn contestant_color(index: usize) -> &'static str {
+    CONTESTANTS[index % CONTESTANTS.len()]
+}
+
+/// Of the contestant that the others are compared with.
+pub(crate) const CONTROL: &str = "#4a5568";
+/// Neighbours far apart, because any two of them may lie side by side.
+pub(crate) const CONTESTANTS: [&str; 7] = [
+    BLUE, ORANGE, "#009e73", VERMILLION, "#56b4e9", "#cc79a7", "#6b5b95",
+];
 /// From cool to warm, because the series are client counts from few to many.
 const SERIES: [&str; 8] = [
     "#56b4e9", BLUE, ORANGE, VERMILLION, "#009e73", "#cc79a7", "#6b5b95", "#4a5568",

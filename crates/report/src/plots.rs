@@ -5,6 +5,7 @@ use std::sync::Arc;
 use resvg::{tiny_skia, usvg};
 
 use crate::axis::{Axis, Unit};
+use crate::battle;
 use crate::capacity;
 use crate::cell::Cell;
 use crate::chart::{Chart, Mark, Panel};
@@ -37,6 +38,7 @@ pub fn plots(run: &Run) -> Vec<Plot> {
         // What each try looked like is on the page; pictures of all of them are too many.
         return plots;
     }
+    plots.extend(battle::plots(run));
     plots.extend(course::plots(run));
     plots.extend(run.cells().iter().filter_map(heat_map::plot));
     for group in Group::all(run) {

@@ -3,6 +3,7 @@
 use crate::cell::Cell;
 use crate::environment::Server;
 use crate::format;
+use crate::histogram::Histogram;
 use crate::metric::{Latency, Metric};
 use crate::one_way::OneWay;
 use crate::statistics::bootstrap::{self, Bounds};
@@ -13,11 +14,14 @@ use crate::tls::{TermsOf, Tls};
 use crate::verdict::Verdict;
 
 /// The cells of one contestant in one field.
+#[derive(Clone)]
 pub(super) struct Standing<'a> {
     contestant: &'a str,
     cells: Vec<&'a Cell>,
     /// Of what is drawn.
     seed: u64,
+    /// Whether rounds that are not ranked count, too.
+    is_lenient: bool,
 }
 
 impl<'a> Standing<'a> {
@@ -26,6 +30,15 @@ impl<'a> Standing<'a> {
             contestant,
             cells: vec![cell],
             seed,
+            is_lenient: false,
+        }
+    }
+
+    /// The same with all its rounds, for a picture that says so.
+    pub(super) fn with_all_rounds(&self) -> Self {
+        Self {
+            is_lenient: true,
+            ..self.clone()
         }
     }
 
@@ -40,7 +53,15 @@ impl<'a> Standing<'a> {
     /// The cells whose figures are the contestant's own.
     pub(super) fn ranked(&self) -> impl Iterator<Item = &'a Cell> {
         let cells = self.cells.iter().copied();
-        cells.filter(|cell| objection(cell).is_none())
+        cells.filter(|cell| self.is_lenient || objection(cell).is_none())
+    }
+
+    /// All samples of the ranked rounds together; `None` without any.
+    pub(super) fn merged(&self, latency: Latency) -> Option<Histogram> {
+        let mut all = Histogram::new();
+        let histograms = self.ranked().filter_map(|cell| latency.histogram(cell));
+        histograms.for_each(|histogram| all.merge(histogram));
+        (!all.is_empty()).then_some(all)
     }
 
     /// How many of the rounds are ranked.
@@ -140,11 +161,11 @@ impl<'a> Standing<'a> {
 
     /// The value over all ranked rounds with its interval, for a reader.
     pub(super) fn quantity(&self, metric: Metric) -> String {
-        let Some(value) = self.value(metric) else {
+        let Some((value, bounds)) = self.estimate(metric) else {
             return format::dash();
         };
         let value = metric.quantity(value);
-        match self.bounds(metric) {
+        match bounds {
             Some(Bounds { low, high }) => {
                 format!(
                     "{value} [{}, {}]",
@@ -154,6 +175,11 @@ impl<'a> Standing<'a> {
             }
             None => value,
         }
+    }
+
+    /// The value over all ranked rounds, and its interval of 95 % where there is one.
+    pub(super) fn estimate(&self, metric: Metric) -> Option<(f64, Option<Bounds>)> {
+        Some((self.value(metric)?, self.bounds(metric)))
     }
 
     /// Of a latency that of all samples, of anything else the median of the rounds.
@@ -213,7 +239,6 @@ fn objection(cell: &Cell) -> Option<&str> {
 mod tests {
     use super::super::tests::cell;
     use super::*;
-    use crate::histogram::Histogram;
     use crate::one_way::ClockOffset;
 
     #[test]

@@ -1,0 +1,313 @@
+//! Pictures of a battle: each metric as bars with intervals, and latencies by percentile.
+
+use super::standing::Standing;
+use super::{Field, Rules, circle, metrics};
+use crate::axis::{Axis, Unit};
+use crate::bar_chart::{Bar, BarChart, BarPanel};
+use crate::chart::{Chart, Mark, Panel};
+use crate::format;
+use crate::groups;
+use crate::histogram::Histogram;
+use crate::lineup::Lineup;
+use crate::metric::{Figure, Latency, Metric};
+use crate::palette::GREY;
+use crate::parameters::Parameters;
+use crate::plot_data::percentile_curve;
+use crate::plots::Plot;
+use crate::quantiles::microseconds;
+use crate::run::Run;
+
+/// What decides first, then by percentile, then the other metrics.
+pub(crate) fn plots(run: &Run) -> Vec<Plot> {
+    let Some(rules) = run.rules.as_ref().filter(|_| run.capacities.is_empty()) else {
+        return Vec::new();
+    };
+    let lineup = Lineup::of(run);
+    let fields = fields(run, rules, &lineup);
+    let metrics = metrics(rules);
+    let mut plots: Vec<Plot> = Vec::new();
+    let bars = |metric: &Metric, what: &str| bars(*metric, what, &fields, &lineup);
+    plots.extend(metrics.first().and_then(|it| bars(it, PRIMARY_METRIC)));
+    let mut latencies = vec![Latency::Response];
+    for metric in &metrics {
+        if let Metric::Latency(latency, _) = metric
+            && !latencies.contains(latency)
+        {
+            latencies.push(*latency);
+        }
+    }
+    plots.extend(
+        latencies
+            .iter()
+            .filter_map(|it| percentiles(*it, &fields, &lineup)),
+    );
+    let others = metrics.iter().skip(1);
+    plots.extend(others.filter_map(|it| bars(it, OTHER_METRIC)));
+    plots
+}
+
+/// The contestants under one load, in the order of the lineup.
+struct Load<'a> {
+    title: String,
+    entries: Vec<Entry<'a>>,
+}
+
+/// One of them.
+struct Entry<'a> {
+    standing: Standing<'a>,
+    /// Why it is not ranked with the others; `None` where it is.
+    objection: Option<String>,
+    /// Why some of its rounds are not, where others are.
+    remark: Option<String>,
+}
+
+/// Each load with ws before wss, so that they lie side by side.
+fn fields<'a>(run: &'a Run, rules: &Rules, lineup: &Lineup<'a>) -> Vec<Load<'a>> {
+    let mut fields = Field::all(run);
+    fields.sort_by_key(|field| {
+        let (parameters, tls) = field.common();
+        (
+            parameters.message_bytes,
+            parameters.clients,
+            parameters.key(),
+            tls,
+        )
+    });
+    let is_described = !described(&fields).is_empty();
+    let load = |field: &Field<'a>| {
+        let standings = field.standings(run.environment.seed);
+        let entries = lineup.names().filter_map(|name| {
+            let standing = standings.iter().find(|it| it.contestant() == name)?;
+            Some(entry(standing, &standings, rules))
+        });
+        Load {
+            title: match is_described {
+                true => short_title(field),
+                false => field.title(),
+            },
+            entries: entries.collect(),
+        }
+    };
+    fields.iter().map(load).collect()
+}
+
+fn entry<'a>(standing: &Standing<'a>, all: &[Standing<'a>], rules: &Rules) -> Entry<'a> {
+    if standing.ranked().next().is_none() {
+        return Entry {
+            standing: standing.with_all_rounds(),
+            objection: standing.remark(),
+            remark: None,
+        };
+    }
+    let circles = circle::circles(all, rules.control.as_deref());
+    let is_in = |circle: &circle::Circle<'_, '_>| {
+        let mut members = circle.members.iter();
+        members.any(|it| it.contestant() == standing.contestant())
+    };
+    let objection = match circles.split_first() {
+        Some((first, others)) if !is_in(first) => {
+            let other = others.iter().find(|other| is_in(other));
+            other.map(|other| first.objection_to(other))
+        }
+        Some(_) | None => None,
+    };
+    Entry {
+        standing: standing.clone(),
+        objection,
+        remark: standing.remark(),
+    }
+}
+
+/// What all loads have in common beside connections and scheme; empty where they differ in it.
+fn described(fields: &[Field<'_>]) -> String {
+    let of = |field: &Field<'_>| groups::described(&field.common().0);
+    match fields {
+        [first, rest @ ..] if rest.iter().all(|other| of(other) == of(first)) => of(first),
+        _ => String::new(),
+    }
+}
+
+fn short_title(field: &Field<'_>) -> String {
+    let (Parameters { clients, .. }, tls) = field.common();
+    let scheme = if tls { "wss" } else { "ws" };
+    format!("{} connections, {scheme}", format::count(clients))
+}
+
+/// One metric of all contestants under all loads; `None` where nobody has it.
+fn bars(metric: Metric, what: &str, fields: &[Load<'_>], lineup: &Lineup<'_>) -> Option<Plot> {
+    let (unit, scale) = unit(metric);
+    let mut remarks = Remarks::default();
+    let mut panels = Vec::new();
+    let (mut value_max, mut end) = (0.0_f64, 0.0_f64);
+    for field in fields {
+        let mut bars = Vec::new();
+        for entry in &field.entries {
+            let name = entry.standing.contestant();
+            let estimate = entry.standing.estimate(metric);
+            let value = estimate.map(|(value, _)| value * scale);
+            let bounds = estimate.and_then(|(_, bounds)| bounds);
+            let bounds = bounds.map(|it| (it.low * scale, it.high * scale));
+            value_max = value_max.max(value.unwrap_or(0.0));
+            end = end.max(bounds.map_or(0.0, |(_, high)| high));
+            let said = entry.objection.as_ref().or(entry.remark.as_ref());
+            let mark = said.map_or_else(String::new, |said| remarks.mark(&field.title, said));
+            bars.push(Bar {
+                name: lineup.label(name),
+                value,
+                bounds,
+                text: format!("{}{mark}", entry.standing.quantity(metric)),
+                color: lineup.color(name),
+                is_hatched: entry.objection.is_some(),
+                is_reference: lineup.is_control(name) && entry.objection.is_none(),
+            });
+        }
+        panels.push(BarPanel {
+            title: field.title.clone(),
+            bars,
+        });
+    }
+    if value_max <= 0.0 {
+        return None;
+    }
+    // An interval of few rounds may be wide beyond measure: its text says how far it goes.
+    let high = end.min(value_max * WHISKER_MAX).max(value_max) * 1.02;
+    let direction = match metric.is_better_high() {
+        true => "more is better",
+        false => "less is better",
+    };
+    let chart = BarChart {
+        title: format!("{metric}: {direction}"),
+        subtitle: "Values of all ranked rounds together, with their intervals of 95 %".to_owned(),
+        axis: Axis::linear("", unit, 0.0, high),
+        panels,
+        remarks: remarks.lines(),
+    };
+    Some(Plot {
+        name: format!("{what}{}", metric.to_string().replace([' ', '.'], "-")),
+        svg: chart.to_svg(),
+    })
+}
+
+/// How a metric is drawn, and what its values are multiplied by for that.
+fn unit(metric: Metric) -> (Unit, f64) {
+    match metric {
+        Metric::Latency(..) | Metric::Figure(Figure::ServerCpuPerMessage) => (Unit::Latency, 1e-3),
+        Metric::Figure(Figure::OnlineS | Figure::DurationS) => (Unit::Latency, 1e6),
+        Metric::Figure(Figure::ServerMemoryPeak | Figure::ServerMemoryPerConnection) => {
+            (Unit::Bytes, 1.0)
+        }
+        Metric::Figure(Figure::Reach | Figure::Recovered) => (Unit::Percent, 100.0),
+        Metric::Figure(_) => (Unit::Count, 1.0),
+    }
+}
+
+/// Reasons with their numbers, each once for all loads it is true of.
+#[derive(Default)]
+struct Remarks {
+    /// A reason and the loads.
+    all: Vec<(String, Vec<String>)>,
+}
+
+impl Remarks {
+    fn mark(&mut self, field: &str, said: &str) -> String {
+        let place = match self.all.iter().position(|(known, _)| known == said) {
+            Some(place) => place,
+            None => {
+                self.all.push((said.to_owned(), Vec::new()));
+                self.all.len() - 1
+            }
+        };
+        self.all[place].1.push(field.to_owned());
+        format!(" ({})", place + 1)
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let all = self.all.iter().enumerate();
+        all.map(|(index, (said, fields))| format!("({}) {}: {said}", index + 1, fields.join("; ")))
+            .collect()
+    }
+}
+
+/// A latency by percentile, a panel for each load and a line for each contestant.
+fn percentiles(latency: Latency, fields: &[Load<'_>], lineup: &Lineup<'_>) -> Option<Plot> {
+    let mut panels = Vec::new();
+    let mut drawn: Vec<&str> = Vec::new();
+    let mut is_dashed = false;
+    for field in fields {
+        let mut lines = Vec::new();
+        for entry in &field.entries {
+            let Some(all) = entry.standing.merged(latency) else {
+                continue;
+            };
+            let name = entry.standing.contestant();
+            is_dashed |= entry.objection.is_some();
+            drawn.push(name);
+            lines.push((entry, all));
+        }
+        if !lines.is_empty() {
+            panels.push(percentile_panel(&field.title, &lines, lineup));
+        }
+    }
+    if panels.is_empty() {
+        return None;
+    }
+    let entry = |name: &str| (lineup.label(name), lineup.color(name));
+    let names = lineup.names().filter(|name| drawn.contains(name));
+    let mut legend: Vec<(String, &'static str)> = names.map(entry).collect();
+    if is_dashed {
+        legend.push(("grey and broken: not ranked".to_owned(), GREY));
+    }
+    let name = latency.name();
+    let chart = Chart {
+        title: format!("{name} by percentile"),
+        subtitle: "All samples of the ranked rounds together; the tail is stretched, as \
+                   HdrHistogram plots it"
+            .to_owned(),
+        legend,
+        panels,
+    };
+    Some(Plot {
+        name: format!("battle_{}_percentiles", name.replace('.', "-")),
+        svg: chart.to_svg(),
+    })
+}
+
+fn percentile_panel(title: &str, lines: &[(&Entry<'_>, Histogram)], lineup: &Lineup<'_>) -> Panel {
+    let mut marks = Vec::new();
+    let (mut low, mut high, mut last) = (f64::INFINITY, 0.0_f64, 100.0_f64);
+    for (entry, all) in lines {
+        let points = percentile_curve(all);
+        low = low.min(microseconds(all.min_ns().unwrap_or(1).max(1) as f64));
+        high = high.max(microseconds(all.max_ns().unwrap_or(1) as f64));
+        last = last.max(points.last().map_or(0.0, |point| point.0));
+        let name = entry.standing.contestant();
+        let is_ranked = entry.objection.is_none();
+        let color = if is_ranked { lineup.color(name) } else { GREY };
+        marks.push(match is_ranked && !lineup.is_repeated(name) {
+            true => Mark::Line {
+                points: points.into_iter().map(Some).collect(),
+                color,
+                width: 2.0,
+            },
+            false => Mark::Dashed {
+                points,
+                color,
+                width: 1.6,
+            },
+        });
+    }
+    Panel {
+        title: title.to_owned(),
+        notes: Vec::new(),
+        x: Axis::logarithmic("percentile", Unit::Percentile, 1.0, last),
+        y: Axis::fitting("latency", Unit::Latency, low, high),
+        marks,
+    }
+}
+
+/// What the file of the metric that decides begins with.
+const PRIMARY_METRIC: &str = "battle_primary_";
+/// What the files of the others begin with.
+pub(crate) const OTHER_METRIC: &str = "battle_column_";
+/// A whisker is drawn up to this multiple of the largest value.
+const WHISKER_MAX: f64 = 1.6;
