@@ -43,6 +43,8 @@ pub struct Contestant {
     variant: Variant,
     /// The command that installs it; none for what is always here.
     install: Option<String>,
+    /// Of the files of its folder.
+    sha256: String,
 }
 
 impl Contestant {
@@ -52,6 +54,11 @@ impl Contestant {
             "" => self.id.clone(),
             variant => format!("{}/{variant}", self.id),
         }
+    }
+
+    /// SHA-256 of the files that it is made of, its description among them.
+    pub(crate) fn sha256(&self) -> &str {
+        &self.sha256
     }
 
     /// What it is, in a few words.

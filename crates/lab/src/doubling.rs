@@ -233,6 +233,9 @@ fn describe(
 ) -> Environment {
     let mut environment = environment::describe(spec.command_line.clone(), spec.seed);
     environment.versions.extend(versions);
+    let sums = spec.contestants.iter();
+    let sums = sums.map(|it| (it.name(), it.sha256().to_owned()));
+    environment.contestant_files = sums.collect();
     let placement = match cores.server.is_empty() {
         true => "nobody is pinned: there is one processor".to_owned(),
         false => format!(

@@ -20,6 +20,7 @@ pub fn describe(command_line: Vec<String>, seed: u64) -> Environment {
         kernel: line("/proc/sys/kernel/osrelease"),
         os: os_name(&fs::read_to_string("/etc/os-release").unwrap_or_default()),
         versions: BTreeMap::from([("moonwire".to_owned(), VERSION.to_owned())]),
+        contestant_files: BTreeMap::new(),
         fd_limit: limit.current.unwrap_or(u64::MAX),
         sysctls: sysctls(),
         command_line,

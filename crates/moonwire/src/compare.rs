@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use moonwire_load::quantity;
-use moonwire_report::{Comparison, Contrast, Run, Style, compare, contrast, read_run};
+use moonwire_report::{Comparison, Contrast, Run, Style, compare, contrast, read_run, run_details};
 
 use crate::exit::Exit;
 use crate::output;
@@ -36,6 +36,22 @@ pub(crate) struct CompareArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Print it as this; `--markdown` and `--json` are short for two of them
+    #[arg(long, value_name = "FORMAT", conflicts_with_all = ["json", "markdown"])]
+    print: Option<Format>,
+}
+
+/// What a comparison can be printed as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Tables for a terminal
+    Text,
+    /// The same as Markdown
+    Markdown,
+    /// Some twenty lines of Markdown
+    PullRequest,
+    /// Every figure
+    Json,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -45,6 +61,7 @@ const EXAMPLES: &str = "Examples:
   moonwire compare before.json after.json --fail-beyond 5% || echo 'slower'
   moonwire lab latency --contestants moonwire --out yesterday
   moonwire compare yesterday today --json
+  moonwire compare yesterday today --print pull-request
 
 Exit codes: 0 compared, 99 worse by more than --fail-beyond, 104 bad input.";
 
@@ -63,10 +80,14 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Exit> {
             found.remarks().join(", ")
         );
     }
-    output::answer(&match (args.json, args.markdown) {
-        (true, _) => found.json()?,
-        (false, true) => found.markdown(),
-        (false, false) => found.text(Style {
+    output::answer(&match args.format() {
+        Format::Json => found.json()?,
+        Format::Markdown => found.markdown(),
+        Format::PullRequest => {
+            let details = [&before, &after].map(run_details);
+            found.pull_request() + &details.concat()
+        }
+        Format::Text => found.text(Style {
             color: output::colour(),
         }),
     })?;
@@ -81,6 +102,17 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Exit> {
         true => Exit::Success,
         false => Exit::ThresholdFailed,
     })
+}
+
+impl CompareArgs {
+    fn format(&self) -> Format {
+        match (self.print, self.json, self.markdown) {
+            (Some(format), _, _) => format,
+            (None, true, _) => Format::Json,
+            (None, false, true) => Format::Markdown,
+            (None, false, false) => Format::Text,
+        }
+    }
 }
 
 /// What was found: over the rounds of two battles, or over the seconds of two other runs.
@@ -122,6 +154,13 @@ impl Found {
         match self {
             Self::Battles(contrast) => contrast.markdown(),
             Self::Runs(comparison) => comparison.markdown(),
+        }
+    }
+
+    fn pull_request(&self) -> String {
+        match self {
+            Self::Battles(contrast) => contrast.pull_request(),
+            Self::Runs(comparison) => comparison.pull_request(),
         }
     }
 

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use clap::Args;
-use moonwire_report::{Style, read_run, render_all, summary};
+use clap::{Args, ValueEnum};
+use moonwire_report::{
+    Run, Style, junit, markdown, pull_request, read_run, render_all, schema, summary, write_junit,
+};
 
 use crate::exit::Exit;
 use crate::output;
@@ -14,36 +16,83 @@ use crate::output;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ReportArgs {
     /// Run files, or folders that hold a run.json
-    #[arg(required = true, value_name = "RUN")]
+    #[arg(required_unless_present = "schema", value_name = "RUN")]
     runs: Vec<PathBuf>,
     /// Draw into this folder (a folder of its own for each of several runs) instead of beside
     /// the Run file
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Print the summary and write nothing
-    #[arg(long, conflicts_with = "out")]
+    /// Print the summary and write nothing, as `--print summary` does
+    #[arg(long, conflicts_with_all = ["out", "print"])]
     summary: bool,
+    /// Print this and write nothing
+    #[arg(long, value_name = "FORMAT", conflicts_with = "out")]
+    print: Option<Format>,
+    /// Write JUnit XML to this file, too; of one run only
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Print the JSON schema of Run files
+    #[arg(long, exclusive = true)]
+    schema: bool,
+}
+
+/// What a run can be printed as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// What a run prints when it is over
+    Summary,
+    /// All tables
+    Markdown,
+    /// Some twenty lines of Markdown
+    PullRequest,
+    /// The Run file
+    Json,
+    /// JUnit XML
+    Junit,
+}
+
+impl Format {
+    fn text(self, run: &Run) -> String {
+        match self {
+            Self::Summary => summary(
+                run,
+                Style {
+                    color: output::colour(),
+                },
+            ),
+            Self::Markdown => markdown(run),
+            Self::PullRequest => pull_request(run),
+            Self::Json => run.to_json(),
+            Self::Junit => junit(run),
+        }
+    }
 }
 
 /// Reads every file before drawing any, so that one bad name does not leave half the work.
 pub(crate) fn run(args: &ReportArgs) -> Result<Exit> {
+    if args.schema {
+        output::answer(&schema())?;
+        return Ok(Exit::Success);
+    }
+    if args.junit.is_some() && args.runs.len() > 1 {
+        bail!("--junit names one file and there are several runs: give one at a time");
+    }
     let files: Vec<PathBuf> = args.runs.iter().map(|path| run_file(path)).collect();
     let runs = files
         .iter()
         .map(|file| read_run(file))
         .collect::<Result<Vec<_>, _>>()?;
     let folders: Vec<PathBuf> = files.iter().map(|file| folder(file, args)).collect();
-    if !args.summary {
+    let printed = args.print.or(args.summary.then_some(Format::Summary));
+    if printed.is_none() {
         check_apart(&folders)?;
     }
     for (folder, run) in folders.iter().zip(&runs) {
-        output::answer(&summary(
-            run,
-            Style {
-                color: output::colour(),
-            },
-        ))?;
-        if args.summary {
+        output::answer(&printed.unwrap_or(Format::Summary).text(run))?;
+        if let Some(file) = &args.junit {
+            write_junit(run, file)?;
+        }
+        if printed.is_some() {
             continue;
         }
         let page = render_all(run, folder)?;
@@ -97,7 +146,10 @@ pub(crate) const RUN_FILE: &str = "run.json";
 const EXAMPLES: &str = "Examples:
   moonwire report results/20261121T101500Z-bench
   moonwire report run.json --out public
-  moonwire report --summary results/*/run.json";
+  moonwire report --summary results/*/run.json
+  moonwire report run.json --print pull-request
+  moonwire report run.json --print summary --junit junit.xml
+  moonwire report --schema";
 
 #[cfg(test)]
 mod tests {
@@ -109,6 +161,9 @@ mod tests {
             runs,
             out: out.map(PathBuf::from),
             summary: false,
+            print: None,
+            junit: None,
+            schema: false,
         }
     }
 

@@ -4,6 +4,7 @@
 //! Only cells count whose limit was what is measured: where the generator or the backend had
 //! nothing left, the figures are theirs.
 
+mod brief;
 mod circle;
 mod contrast;
 mod pictures;
@@ -12,8 +13,10 @@ mod schemes;
 mod stages;
 mod standing;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::brief::{all_verdicts, primary_table, winners};
 pub use self::contrast::{Contrast, contrast};
 pub(crate) use self::pictures::{OTHER_METRIC, plots};
 use self::ranking::Ranking;
@@ -32,7 +35,7 @@ use crate::table::Table;
 use crate::tls::all_terms;
 
 /// What a battle is judged by.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Rules {
     /// The metric that decides.
@@ -58,8 +61,10 @@ const METHOD: &str = "Rounds are interleaved in random order, each cell with pro
     holds the true one with 95 %, by drawing rounds again, and blocks of time in the response \
     times of each (bootstrap). Differences are medians over all pairs of rounds, with the \
     interval of the test of Mann and Whitney; the intervals of one table hold together with 95 %. \
-    A cell in which the generator or the backend was the limit, or that is INVALID, is not \
-    ranked; contestants whose connections agreed on other terms of TLS are not ranked together.";
+    δ is Cliff's delta: 1 where each round is above each of the other, -1 where each is below, 0 \
+    where neither is more often above. A cell in which the generator or the backend was the limit, \
+    or that is INVALID, is not ranked; contestants whose connections agreed on other terms of TLS \
+    are not ranked together.";
 
 /// How what the tables say was found.
 pub(crate) fn method(run: &Run) -> &'static str {
@@ -83,7 +88,7 @@ pub(crate) fn sections(run: &Run, rules: &Rules) -> Vec<Section> {
         let standings = field.standings(run.environment.seed);
         sections.push(Section {
             title: field.title(),
-            table: figures(&standings, rules),
+            table: figures(&standings, rules, &verdicts(&standings, rules)),
             sentences: standings
                 .iter()
                 .flat_map(|it| [it.remark(), it.rationed(), it.clocks()])
@@ -180,6 +185,16 @@ impl<'a> Field<'a> {
         )
     }
 
+    /// Connections and scheme alone.
+    fn short_title(&self) -> String {
+        let (parameters, tls) = self.common();
+        let scheme = if tls { "wss" } else { "ws" };
+        format!(
+            "{} connections, {scheme}",
+            format::count(parameters.clients)
+        )
+    }
+
     /// The same without the scheme.
     fn load(&self) -> String {
         let (parameters, _) = self.common();
@@ -227,10 +242,37 @@ fn metrics(rules: &Rules) -> Vec<Metric> {
     metrics
 }
 
-fn figures(standings: &[Standing<'_>], rules: &Rules) -> Table {
+/// What each contestant is called by the primary metric, with its name.
+pub(crate) type Verdicts = Vec<(String, String)>;
+
+fn verdicts(standings: &[Standing<'_>], rules: &Rules) -> Verdicts {
+    let Some(primary) = Metric::parse(&rules.primary) else {
+        return Vec::new();
+    };
+    let circles = circle::circles(standings, rules.control.as_deref());
+    let rankings = circles.iter().filter(|it| it.members.len() > 1);
+    let rankings: Vec<Ranking<'_>> = rankings
+        .map(|circle| Ranking::of(&circle.members, primary, rules))
+        .collect();
+    let verdict = |standing: &Standing<'_>| {
+        let mut verdicts = rankings
+            .iter()
+            .filter_map(|it| it.verdict(standing.contestant()));
+        let verdict = verdicts.next();
+        (
+            standing.contestant().to_owned(),
+            verdict.unwrap_or_else(|| "nobody to compare with".to_owned()),
+        )
+    };
+    standings.iter().map(verdict).collect()
+}
+
+fn figures(standings: &[Standing<'_>], rules: &Rules, verdicts: &Verdicts) -> Table {
     let metrics = metrics(rules);
     let mut header = vec!["contestant".to_owned(), "rounds".to_owned()];
     header.extend(metrics.iter().map(Metric::to_string));
+    let primary = metrics.first().map_or_else(String::new, Metric::to_string);
+    header.push(format!("by {primary}"));
     let terms: Vec<String> = standings
         .iter()
         .map(|it| all_terms(&it.all_terms()))
@@ -238,9 +280,10 @@ fn figures(standings: &[Standing<'_>], rules: &Rules) -> Table {
     let is_secure = terms.iter().any(|terms| !terms.is_empty());
     header.extend(is_secure.then(|| "TLS".to_owned()));
     let mut table = Table::new(header);
-    for (standing, terms) in standings.iter().zip(terms) {
+    for ((standing, terms), (_, verdict)) in standings.iter().zip(terms).zip(verdicts) {
         let mut row = vec![standing.contestant().to_owned(), standing.rounds()];
         row.extend(metrics.iter().map(|metric| standing.quantity(*metric)));
+        row.push(verdict.clone());
         row.extend(is_secure.then_some(terms));
         table.row(row);
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::axis::{Axis, Unit};
@@ -18,7 +19,7 @@ use crate::table::Table;
 use crate::tls::{self, TermsOf, Tls};
 
 /// What one search found. Its tries are cells of the run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Capacity {
     /// Whose it is.
     pub contestant: String,
@@ -39,7 +40,9 @@ pub struct Capacity {
 }
 
 /// What a search raises.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Over {
     /// Messages per second over all connections, at their intended times.
@@ -196,7 +199,8 @@ fn tries<'a>(run: &'a Run, capacity: &Capacity) -> Vec<&'a Cell> {
     cells.collect()
 }
 
-fn found(run: &Run) -> Section {
+/// What the searches found, a row for each contestant.
+pub(crate) fn found(run: &Run) -> Section {
     let over = run.capacities.first().map_or(Over::Rate, |it| it.over);
     let mut table = Table::new([
         "contestant".to_owned(),

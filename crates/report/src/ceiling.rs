@@ -1,6 +1,7 @@
 //! What the generator does at most: the same connections and messages, as fast as they go, against
 //! a server that does nothing but answer.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::battle::Section;
@@ -12,7 +13,7 @@ use crate::run::Run;
 use crate::table::Table;
 
 /// The ceiling of one load.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Ceiling {
     /// The load; its rate, if it has one, was not kept.

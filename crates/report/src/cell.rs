@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::contest::Contest;
@@ -156,12 +157,15 @@ impl<'de> Deserialize<'de> for Cell {
 }
 
 /// A cell as the file holds it; the figures are computed from the histograms on each write.
-#[derive(Serialize)]
-struct CellOut<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct CellOut<'a> {
     #[serde(flatten)]
     parameters: &'a Parameters,
     #[serde(flatten)]
     contest: &'a Option<Contest>,
+    /// Connections asked for, under the name that cells of the lab have it by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connections: Option<u64>,
     verdict: Verdict,
     verdict_reasons: &'a [String],
     thresholds: &'a [Threshold],
@@ -200,7 +204,7 @@ struct CellOut<'a> {
     histograms: HistogramsOut<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct LatencyOut<'a> {
     response: Quantiles,
     service: Quantiles,
@@ -215,7 +219,7 @@ struct LatencyOut<'a> {
     one_way_clock: Option<ClockOffset>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct HandshakeOut {
     tcp: Quantiles,
     tls: Quantiles,
@@ -224,14 +228,15 @@ struct HandshakeOut {
     response: Quantiles,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct RecoveryOut<'a> {
     #[serde(flatten)]
     time: Quantiles,
     attempts: &'a BTreeMap<String, u64>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Histograms")]
 struct HistogramsOut<'a> {
     response: &'a Histogram,
     service: &'a Histogram,
@@ -254,6 +259,7 @@ impl<'a> CellOut<'a> {
         Self {
             parameters: &cell.parameters,
             contest: &cell.contest,
+            connections: cell.contest.is_none().then_some(cell.parameters.clients),
             verdict: cell.assessment.verdict(),
             verdict_reasons: cell.assessment.reasons(),
             thresholds: &cell.thresholds,

@@ -11,10 +11,11 @@ use crate::cell::Cell;
 use crate::format;
 use crate::groups::{clients, titled};
 use crate::interval::{Interval, IntervalLatency};
+use crate::pull_request::shown;
 use crate::quantiles::Quantiles;
 use crate::run::Run;
 use crate::sentences;
-use crate::statistics::{Estimate, welch_p_value};
+use crate::statistics::{Estimate, cohens_d, welch_margin, welch_p_value};
 use crate::summary::Style;
 use crate::table::Table;
 
@@ -40,6 +41,10 @@ pub struct Change {
     pub b: Option<f64>,
     /// `b / a - 1`, where both are known and `a` is not 0.
     pub relative: Option<f64>,
+    /// Half the width of the interval of 95 % of `relative`; `None` where it cannot be judged.
+    pub margin: Option<f64>,
+    /// The difference in standard deviations of the values per second (Cohen's d).
+    pub cohens_d: Option<f64>,
     /// Probability of so large a difference without a cause; `None` where it cannot be judged.
     pub p_value: Option<f64>,
     #[serde(skip)]
@@ -184,9 +189,44 @@ impl Comparison {
         text
     }
 
+    /// In some twenty lines of Markdown, as a comment on a pull request: what got worse or better,
+    /// and all the rest folded.
+    pub fn pull_request(&self) -> String {
+        let told = |change: &&Change| change.is_significant();
+        let worse = self.changes().filter(|it| it.is_regression()).count();
+        let better = self.changes().filter(told).count() - worse;
+        let mut text = format!(
+            "**{worse} metrics worse, {better} better**\n\n{}\n",
+            self.title
+        );
+        for remark in shown(&self.remarks) {
+            text.push_str(&format!("- {remark}\n"));
+        }
+        let mut table = Table::new(["", "metric", "A", "B", "change", "verdict"]);
+        for section in &self.sections {
+            let (changed, same): (Vec<&Change>, Vec<&Change>) =
+                section.changes.iter().partition(|it| it.is_significant());
+            for change in changed.into_iter().chain(same).take(CHANGES_SHOWN) {
+                table.row([
+                    section.title.clone(),
+                    change.metric.to_owned(),
+                    change.quantity(change.a, 0),
+                    change.quantity(change.b, 1),
+                    change.relation(),
+                    change.judgement().to_owned(),
+                ]);
+            }
+        }
+        let all = self.markdown();
+        text + &format!(
+            "\n{}\n<details><summary>All metrics</summary>\n\n{all}\n</details>\n",
+            table.to_markdown()
+        )
+    }
+
     fn table(&self, section: &Section) -> Table {
         let mut table = if self.paired {
-            Table::new(["", "A", "B", "change", "p", ""])
+            Table::new(["", "A", "B", "change", "d", "p", ""])
         } else {
             Table::new(["", "value"])
         };
@@ -194,7 +234,9 @@ impl Comparison {
             let mut row = vec![change.metric.to_owned(), change.quantity(change.a, 0)];
             if self.paired {
                 row.push(change.quantity(change.b, 1));
-                row.push(change.relative.map_or_else(format::dash, signed_percent));
+                row.push(change.relation());
+                let effect = change.cohens_d.map(|d| format!("{d:+.2}"));
+                row.push(effect.unwrap_or_else(format::dash));
                 row.push(change.p_value.map_or_else(format::dash, p_text));
                 row.push(change.judgement().to_owned());
             }
@@ -207,7 +249,9 @@ impl Comparison {
         let mut lines = Vec::new();
         if self.paired {
             lines.push(format!(
-                "p: Welch's t-test on the values per second, their autocorrelation taken off the \
+                "In brackets the interval of 95 % of the change, as wide as the values per second \
+                 scatter; d: the difference in their standard deviations (Cohen). \
+                 p: Welch's t-test on the values per second, their autocorrelation taken off the \
                  sample size; better and worse mean p < {SIGNIFICANCE}, and not told that the \
                  difference may be chance, however large it is. Without a p there were too few \
                  whole seconds, or none of that value. Two runs on a machine that drifts can \
@@ -247,6 +291,20 @@ impl Change {
             Better::More => relative < 0.0,
         };
         self.is_significant() && self.relative.is_some_and(worse)
+    }
+
+    /// The relative change with its interval.
+    fn relation(&self) -> String {
+        match (self.relative, self.margin) {
+            (None, _) => format::dash(),
+            (Some(relative), None) => signed_percent(relative),
+            (Some(relative), Some(margin)) => format!(
+                "{} [{}, {}]",
+                signed_percent(relative),
+                signed_percent(relative - margin),
+                signed_percent(relative + margin)
+            ),
+        }
     }
 
     fn judgement(&self) -> &'static str {
@@ -301,7 +359,13 @@ fn changes(a: &Cell, b: Option<&Cell>) -> Vec<Change> {
                 .as_ref()
                 .zip(estimate_b.as_ref())
                 .map(|(a, b)| welch_p_value(a, b));
+            let both = estimate_a.as_ref().zip(estimate_b.as_ref());
+            let margin = |(a, b): (&Estimate, &Estimate)| {
+                (a.mean > 0.0).then(|| welch_margin(a, b) / a.mean)
+            };
             Change {
+                margin: both.and_then(margin).filter(|_| relative.is_some()),
+                cohens_d: both.and_then(|(a, b)| cohens_d(a, b)),
                 metric: metric.name,
                 a: value_a,
                 b: value_b,
@@ -486,6 +550,9 @@ const SIGNIFICANCE: f64 = 0.001;
 const LENGTH_SLACK_S: f64 = 0.1;
 /// How far the last whole interval may reach beyond the end of the sending.
 const END_SLACK_S: f64 = 0.01;
+
+/// Changes of each cell that are seen at once.
+const CHANGES_SHOWN: usize = 6;
 
 #[cfg(test)]
 mod tests {

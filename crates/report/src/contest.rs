@@ -1,12 +1,13 @@
 //! Where a cell of the lab stands among the contestants of its run.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cross_check::CrossCheck;
 use crate::evenness::BackendShare;
 
 /// What servers say that they have counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Counted {
     /// Messages received.
@@ -16,7 +17,7 @@ pub struct Counted {
 }
 
 /// Whose figures they are, and in which round of the contest they were taken.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Contest {
     /// The contestant and its variant, such as `uwebsockets-js/1-thread`.
     pub contestant: String,

@@ -1,10 +1,11 @@
 //! The counters of a cell: messages, bytes, rates, connections.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What became of the messages. A message expects `replies` replies; `received` counts replies,
 /// and `lost = sent x replies - distinct replies`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Messages {
     /// Messages handed to a socket.
@@ -29,7 +30,7 @@ pub struct Messages {
 }
 
 /// Bytes on the wire above TCP: handshakes, frame headers and TLS records included.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Bytes {
     /// Bytes sent to the server.
@@ -39,7 +40,7 @@ pub struct Bytes {
 }
 
 /// Rates over the sending phase.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Rate {
     /// Messages per second the scenario asked for; `None` in a closed loop.
@@ -53,7 +54,7 @@ pub struct Rate {
 }
 
 /// The connections of a cell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Connects {
     /// Connections that completed their handshake.

@@ -1,5 +1,6 @@
 //! The same load from another generator, beside ours.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::battle::Section;
@@ -13,7 +14,7 @@ use crate::statistics::ranks::median;
 use crate::table::Table;
 
 /// What another generator measured of the same processes, right after us.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CrossCheck {
     /// The generator.

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The machine and the command a run came from.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Environment {
     /// CPU model as the kernel names it.
@@ -20,6 +21,9 @@ pub struct Environment {
     pub os: String,
     /// Versions of what took part: `moonwire`, the server, ...
     pub versions: BTreeMap<String, String>,
+    /// SHA-256 of the files that each contestant is made of, in hexadecimal digits.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub contestant_files: BTreeMap<String, String>,
     /// Soft limit of file descriptors during the run.
     pub fd_limit: u64,
     /// Kernel settings that shape results, by name.
@@ -40,7 +44,7 @@ pub struct Environment {
 }
 
 /// The link between generator and server, and what it added.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Link {
     /// `none`, `netem`, `tun` or `stand-in`.
@@ -70,7 +74,7 @@ pub struct Link {
 }
 
 /// The server under test, where it is local.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Server {
     /// Name, and version if known.
@@ -107,7 +111,7 @@ pub struct Server {
 }
 
 /// The generator's own use of the machine.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Generator {
     /// Worker threads.
@@ -136,7 +140,7 @@ pub struct Generator {
 }
 
 /// A threshold the user set, and what came of it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Threshold {
     /// The expression as typed.

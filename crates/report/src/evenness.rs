@@ -1,5 +1,6 @@
 //! How evenly a proxy spreads connections and work over the servers behind it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::battle::Section;
@@ -11,7 +12,7 @@ use crate::run::Run;
 use crate::table::Table;
 
 /// What one of several servers had.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct BackendShare {
     /// Connections open at once, on average while messages were sent.

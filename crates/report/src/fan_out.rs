@@ -1,5 +1,6 @@
 //! What a few published and many heard.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
@@ -45,8 +46,8 @@ impl FanOut {
 }
 
 /// As the file holds it; the figures are computed from the histograms on each write.
-#[derive(Serialize)]
-struct FanOutOut<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct FanOutOut<'a> {
     publishers: u64,
     subscribers: u64,
     silent: u64,
@@ -64,7 +65,8 @@ struct FanOutOut<'a> {
     histograms: HistogramsOut<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "FanOutHistograms")]
 struct HistogramsOut<'a> {
     delivery: &'a Histogram,
     first_receiver: &'a Histogram,

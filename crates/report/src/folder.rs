@@ -5,6 +5,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::junit::junit;
 use crate::markdown::markdown;
 use crate::page::html;
 use crate::plots::{Plot, plots, png};
@@ -78,7 +79,7 @@ fn probe(path: &Path) -> io::Result<()> {
 }
 
 /// Draws everything into `folder`, which is made if need be: `index.html`, `report.md`,
-/// `summary.txt` and `plots/*.svg` and `*.png`. Gives the path of the page.
+/// `summary.txt`, `junit.xml` and `plots/*.svg` and `*.png`. Gives the path of the page.
 pub fn render_all(run: &Run, folder: &Path) -> Result<PathBuf, RunError> {
     let plot_folder = folder.join("plots");
     fs::create_dir_all(&plot_folder).map_err(|error| unwritable(&plot_folder, &error))?;
@@ -87,10 +88,16 @@ pub fn render_all(run: &Run, folder: &Path) -> Result<PathBuf, RunError> {
         summary(run, Style::default()).as_bytes(),
     )?;
     write(&folder.join("report.md"), markdown(run).as_bytes())?;
+    write_junit(run, &folder.join("junit.xml"))?;
     draw_plots(&plots(run), &plot_folder)?;
     let page = folder.join("index.html");
     write(&page, html(run).as_bytes())?;
     Ok(page)
+}
+
+/// Writes a run as JUnit XML.
+pub fn write_junit(run: &Run, path: &Path) -> Result<(), RunError> {
+    write(path, junit(run).as_bytes())
 }
 
 /// Half of the pictures on a second thread: pixels take longer than everything else here.
@@ -147,7 +154,7 @@ mod tests {
         let read = read_run(&file).unwrap();
         assert_eq!(read, run);
         let page = render_all(&read, &folder.path().join("report")).unwrap();
-        for name in ["index.html", "report.md", "summary.txt"] {
+        for name in ["index.html", "report.md", "summary.txt", "junit.xml"] {
             assert!(
                 page.with_file_name(name).metadata().unwrap().len() > 500,
                 "{name}"

@@ -104,6 +104,11 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
+/// Cliff's delta, between -1 and 1.
+pub(crate) fn delta(value: f64) -> String {
+    format!("δ {value:+.2}")
+}
+
 /// Three significant digits, without an exponent.
 pub(crate) fn significant(value: f64) -> String {
     let magnitude = value.abs();

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cell::Cell;
@@ -10,7 +11,7 @@ use crate::interval::Interval;
 use crate::statistics::theil_sen::{RobustSlope, robust_slope};
 
 /// How the resident memory of what was measured went on, after a first part that does not count.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Growth {
     /// What it is told for.
     pub per: Per,
@@ -27,7 +28,7 @@ pub struct Growth {
 }
 
 /// What growth is told for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Per {
     /// A message that was sent.
@@ -39,7 +40,7 @@ pub enum Per {
 }
 
 /// What to make of the growth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GrowthVerdict {
     /// None that could be told, or less than [`RISE_BYTES_MIN`].

@@ -6,6 +6,7 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de, ser};
 
 /// A latency distribution in nanoseconds.
@@ -259,8 +260,8 @@ impl<'de> Deserialize<'de> for Histogram {
 }
 
 /// A histogram as the Run file holds it: other tools read the base64, the rest is exact.
-#[derive(Serialize, Deserialize)]
-struct Encoded {
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Encoded {
     encoding: String,
     min_ns: Option<u64>,
     max_ns: Option<u64>,

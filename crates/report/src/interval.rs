@@ -1,5 +1,6 @@
 //! One second of a run: what the plots over time and the comparison of runs are made of.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
@@ -7,7 +8,7 @@ use crate::latency_buckets::LatencyBuckets;
 use crate::quantiles::microseconds;
 
 /// What happened in one interval, normally a second.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Interval {
     /// Seconds from the start of the sending phase to the start of this interval.
@@ -80,7 +81,7 @@ pub struct Interval {
 }
 
 /// The latencies of one interval in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IntervalLatency {
     /// Number of values.
     pub count: u64,

@@ -1,5 +1,6 @@
 //! One-way latency, which needs two clocks that agree.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::format;
@@ -60,7 +61,7 @@ impl OneWay {
 }
 
 /// The difference of two hosts' clocks, as exchanges of their times show it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ClockOffset {
     /// The server's clock less ours before the load, nanoseconds: what was taken off.

@@ -1,11 +1,12 @@
 //! What tells the cells of a sweep apart.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::stage;
 
 /// What a sweep varies. `None` where the scenario has no such thing.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Parameters {
     /// Connections.

@@ -1,5 +1,6 @@
 //! What a processor of the machine was busy with.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cell::Cell;
@@ -8,7 +9,7 @@ use crate::format;
 /// One processor over the sending phase. All shares are of that time, 0 to 1, and of all that
 /// ran on
 /// the machine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Processor {
     /// The kernel's number of it.

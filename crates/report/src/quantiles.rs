@@ -1,12 +1,13 @@
 //! The summary of a histogram: the figures a reader asks for, in microseconds.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::histogram::Histogram;
 
 /// The figures of one latency in microseconds, to the nanosecond. All but `count` are `None`
 /// when nothing was recorded: an empty set has no mean.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Quantiles {
     /// Number of values.
     pub count: u64,

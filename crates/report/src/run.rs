@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -217,15 +218,16 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
     Load,
     Bench,
 }
 
-#[derive(Serialize)]
-struct RunOut<'a> {
+/// A run as the file holds it.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct RunOut<'a> {
     schema: &'static str,
     version: u64,
     kind: Kind,
@@ -240,12 +242,13 @@ struct RunOut<'a> {
     #[serde(flatten)]
     bench_verdict: Option<BenchVerdict>,
     #[serde(flatten)]
+    #[schemars(skip)]
     cell: Option<&'a Cell>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cells: Option<&'a [Cell]>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct BenchVerdict {
     verdict: Verdict,
     verdict_reasons: Vec<String>,

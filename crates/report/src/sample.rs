@@ -26,6 +26,7 @@ pub(crate) fn bench(seconds: u64, thinning: u64) -> Run {
             kernel: "6.1.0-18-amd64".to_owned(),
             os: "Debian GNU/Linux 12".to_owned(),
             versions: [("moonwire".to_owned(), "0.1.0".to_owned())].into(),
+            contestant_files: Default::default(),
             fd_limit: 1_048_576,
             sysctls: [("net.core.somaxconn".to_owned(), "4096".to_owned())].into(),
             command_line: command_line.map(str::to_owned).to_vec(),

@@ -298,6 +298,9 @@ pub(crate) fn environment(environment: &Environment) -> Vec<(String, String)> {
     if let Some(servers) = &environment.servers {
         pairs.extend(of_servers(servers));
     }
+    for (name, sum) in &environment.contestant_files {
+        pairs.push((format!("files of {name}, SHA-256"), sum.clone()));
+    }
     pairs
 }
 

@@ -1,5 +1,6 @@
 //! One stage of a load whose rate changes: what was intended in it, and what became of that.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::histogram::Histogram;
@@ -43,8 +44,9 @@ impl Stage {
 }
 
 /// As the file holds it; the figures are computed from the histogram on each write.
-#[derive(Serialize)]
-struct StageOut<'a> {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Stage")]
+pub(crate) struct StageOut<'a> {
     start_s: f64,
     length_s: f64,
     from_per_s: f64,

@@ -54,6 +54,25 @@ pub(crate) fn welch_p_value(a: &Estimate, b: &Estimate) -> f64 {
     incomplete_beta(degrees / 2.0, 0.5, degrees / (degrees + t * t))
 }
 
+/// Half the width of the interval of 95 % of the difference of two series (Welch).
+pub(crate) fn welch_margin(a: &Estimate, b: &Estimate) -> f64 {
+    let variance = a.error.powi(2) + b.error.powi(2);
+    if variance == 0.0 {
+        return 0.0;
+    }
+    let part =
+        |estimate: &Estimate| estimate.error.powi(4) / (estimate.effective_count - 1.0).max(1.0);
+    variance.sqrt() * t_quantile_975(variance.powi(2) / (part(a) + part(b)))
+}
+
+/// The difference of two series in standard deviations within them (Cohen's d); `None` without any
+/// spread.
+pub(crate) fn cohens_d(a: &Estimate, b: &Estimate) -> Option<f64> {
+    let variance = |it: &Estimate| it.error.powi(2) * it.effective_count;
+    let deviation = f64::midpoint(variance(a), variance(b)).sqrt();
+    (deviation > 0.0).then(|| (b.mean - a.mean) / deviation)
+}
+
 /// The slope of a line through points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Slope {
@@ -213,6 +232,22 @@ mod tests {
         let (a, b) = (estimate(&noise(100.0)), estimate(&noise(100.0)));
         assert!((welch_p_value(&a, &b) - 1.0).abs() < 1e-9);
         assert!(welch_p_value(&a, &estimate(&noise(110.0))) < 1e-6);
+    }
+
+    #[test]
+    fn the_margin_and_the_effect_are_those_of_the_difference() {
+        let noise = |offset: f64| -> Vec<f64> {
+            let values = (0..60).map(|index| f64::from(index * 7919 % 13));
+            values.map(|value| offset + value).collect()
+        };
+        let estimate = |values: &[f64]| Estimate::of(values).unwrap();
+        let (a, b) = (estimate(&noise(100.0)), estimate(&noise(104.0)));
+        // A uniform spread over 13 values has a deviation of 3.74.
+        let effect = cohens_d(&a, &b).unwrap();
+        assert!((effect - 4.0 / 3.74).abs() < 0.05, "{effect}");
+        let margin = welch_margin(&a, &b);
+        assert!((1.0..1.8).contains(&margin), "{margin}");
+        assert_eq!(cohens_d(&estimate(&[1.0; 9]), &estimate(&[2.0; 9])), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use moonwire_report::{Run, Style, markdown, render_all, summary, write_run};
+use moonwire_report::{Run, Style, junit, markdown, render_all, summary, write_run};
 use serde::Serialize;
 
 use super::BenchError;
@@ -88,11 +88,13 @@ impl ResultFolder {
         Ok(render_all(run, &self.path)?)
     }
 
-    /// Writes the tables of the report without its page: `summary.txt` and `report.md`.
+    /// Writes the tables of the report without its page: `summary.txt`, `report.md`
+    /// and `junit.xml`.
     pub(crate) fn write_tables(&self, run: &Run) -> Result<(), BenchError> {
         for (name, text) in [
             ("summary.txt", summary(run, Style::default())),
             ("report.md", markdown(run)),
+            ("junit.xml", junit(run)),
         ] {
             let path = self.path.join(name);
             fs::write(&path, text).map_err(|error| unwritable(&path, &error))?;

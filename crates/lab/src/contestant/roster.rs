@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use include_dir::{Dir, include_dir};
+use include_dir::{Dir, File, include_dir};
+use sha2::{Digest, Sha256};
 
 use super::file::{ContestantFile, Kind};
 use super::{Contestant, template};
@@ -34,6 +35,7 @@ impl Roster {
                 place: text(folder.path()),
                 install: format!("{INSTALL} {}", text(id.as_ref())),
                 files: files.collect(),
+                sha256: digest(shipped_files(folder)),
             });
         }
         for folder in more.map_or_else(|| Ok(Vec::new()), folders_in)? {
@@ -138,6 +140,8 @@ struct Folder {
     /// What installs it if anything does.
     install: String,
     files: Vec<(String, String)>,
+    /// Of all its files, text or not.
+    sha256: String,
 }
 
 impl Folder {
@@ -172,6 +176,7 @@ impl Folder {
             files: self.files.clone(),
             variant,
             install: file.install.as_ref().map(|_| self.install.clone()),
+            sha256: self.sha256.clone(),
         };
         Ok(variants.map(one).collect())
     }
@@ -186,11 +191,17 @@ fn folders_in(place: &Path) -> Result<Vec<Folder>, String> {
             continue;
         }
         let mut files = Vec::new();
+        let mut contents = Vec::new();
         for file in std::fs::read_dir(&path).map_err(|error| unreadable(&path, error))? {
             let file = file.map_err(|error| unreadable(&path, error))?.path();
             let name = file.file_name().unwrap_or_default().to_string_lossy();
+            // Folders are none of it: what is installed beside is named by its version.
+            let Ok(bytes) = std::fs::read(&file) else {
+                continue;
+            };
+            contents.push((name.clone().into_owned(), bytes.clone()));
             // Programs that are no text are named by their own path.
-            if let Ok(text) = std::fs::read_to_string(&file) {
+            if let Ok(text) = String::from_utf8(bytes) {
                 files.push((name.into_owned(), text));
             }
         }
@@ -201,9 +212,34 @@ fn folders_in(place: &Path) -> Result<Vec<Folder>, String> {
             install,
             place: path.display().to_string(),
             files,
+            sha256: digest(contents),
         });
     }
     Ok(folders)
+}
+
+/// Names and contents of all files of a shipped contestant.
+fn shipped_files(folder: &Dir<'_>) -> Vec<(String, Vec<u8>)> {
+    let file = |file: &File<'_>| {
+        let name = file.path().file_name().unwrap_or_default();
+        (
+            name.to_string_lossy().into_owned(),
+            file.contents().to_owned(),
+        )
+    };
+    folder.files().map(file).collect()
+}
+
+/// One sum over all files, in the order of their names: what
+/// `sha256sum * | sha256sum` prints in their folder.
+fn digest(mut files: Vec<(String, Vec<u8>)>) -> String {
+    files.sort();
+    let hex = |sum: &[u8]| -> String { sum.iter().map(|byte| format!("{byte:02x}")).collect() };
+    let line = |(name, contents): &(String, Vec<u8>)| {
+        format!("{}  {name}\n", hex(&Sha256::digest(contents)))
+    };
+    let lines: String = files.iter().map(line).collect();
+    hex(&Sha256::digest(lines))
 }
 
 const DESCRIPTION: &str = "contestant.toml";
@@ -222,6 +258,14 @@ const INSTALL_FILES: &[&str] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_sum_is_that_of_sha256sum() {
+        let files = [("b", "2\n"), ("a", "1\n")];
+        let files = files.map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec()));
+        let sum = "90efceaa49f4aae572a85797a92478a2f6ff255e5d7ee48e8e98293d728c580c";
+        assert_eq!(digest(files.to_vec()), sum);
+    }
 
     fn names(roster: &Roster) -> Vec<String> {
         roster.contestants().iter().map(Contestant::name).collect()

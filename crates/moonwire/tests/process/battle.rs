@@ -77,12 +77,51 @@ fn every_contestant_has_a_cell_in_each_round_and_serves_every_connection() {
     assert!(outcome.stdout.contains("not ranked"), "{outcome:?}");
     let terms = "TLS 1.3, AES_128_GCM_SHA256, X25519, ECDSA 256, full handshakes";
     assert_eq!(outcome.stdout.matches(terms).count(), 2, "{outcome:?}");
-    assert!(folder.path().join("out/report.md").is_file());
+    let out = folder.path().join("out");
+    assert!(out.join("report.md").is_file());
+    let sum = json["environment"]["contestant_files"]["moonwire"].as_str();
+    assert_eq!(sum.map(str::len), Some(64), "{json}");
+    is_told_in_all_formats(&out, &json);
     assert!(folder.path().join("out/index.html").is_file());
     let mut report = moonwire();
     report.arg("report").arg(folder.path().join("run.json"));
     let drawn = run(report.arg("--out").arg(folder.path().join("again")));
     assert_eq!(drawn.code, Some(0), "{drawn:?}");
+}
+
+/// What others read: the schema, JUnit XML, pictures, a text for a pull request.
+fn is_told_in_all_formats(out: &Path, json: &Value) {
+    let schema = run(moonwire().args(["report", "--schema"])).stdout;
+    let schema: Value = serde_json::from_str(&schema).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let faults: Vec<String> = validator
+        .iter_errors(json)
+        .map(|it| it.to_string())
+        .collect();
+    assert_eq!(faults, [""; 0]);
+    let junit = fs::read_to_string(out.join("junit.xml")).unwrap();
+    let document = roxmltree::Document::parse(&junit).unwrap();
+    let cases = document.descendants();
+    let cases = cases.filter(|it| it.has_tag_name("testcase")).count();
+    // Of eight cells a verdict and two thresholds each, and two places under two loads.
+    assert_eq!(cases, 8 * 3 + 2 * 2, "{junit}");
+    for name in [
+        "battle_primary_handshake-mean",
+        "battle_response_percentiles",
+    ] {
+        for extension in ["svg", "png"] {
+            let path = out.join("plots").join(format!("{name}.{extension}"));
+            assert!(path.is_file(), "{}", path.display());
+        }
+    }
+    let print = |format: &str| {
+        let outcome = run(moonwire().arg("report").arg(out).args(["--print", format]));
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+        outcome.stdout
+    };
+    assert!(print("pull-request").contains("battle-shortlived: "));
+    assert_eq!(print("junit"), junit);
+    assert!(print("json").contains("\"schema\": \"moonwire.run\""));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::Field;
 use super::standing::Standing;
 use crate::format;
 use crate::metric::Metric;
+use crate::pull_request::shown;
 use crate::run::Run;
 use crate::sentences;
 use crate::statistics::ranks::{self, Shift, median};
@@ -57,6 +58,8 @@ struct Change {
     relative: f64,
     low: f64,
     high: f64,
+    /// The size of the effect beside the scatter of the rounds, -1 to 1.
+    cliffs_delta: f64,
     /// The interval does not hold 0.
     is_told: bool,
     /// The difference is for the worse, told or not.
@@ -174,6 +177,7 @@ impl Change {
             relative: shift.estimate.exp_m1(),
             low: shift.low.exp_m1(),
             high: shift.high.exp_m1(),
+            cliffs_delta: shift.cliffs_delta(),
             is_told: shift.is_told(),
             is_worse: (shift.estimate < 0.0) == metric.is_better_high(),
         }
@@ -249,6 +253,43 @@ impl Contrast {
         text + &format!("\n{METHOD}\n")
     }
 
+    /// In some twenty lines of Markdown, as a comment on a pull request: the metric that decides,
+    /// and the others folded.
+    pub fn pull_request(&self) -> String {
+        let mut worse = 0;
+        let mut better = 0;
+        let mut table = Table::new(["", "metric", "A", "B", "B beside A", "verdict"]);
+        for section in &self.sections {
+            let Some(primary) = section.metrics.iter().find(|it| it.is_primary) else {
+                continue;
+            };
+            match primary.verdict() {
+                "worse" => worse += 1,
+                "better" => better += 1,
+                _ => {}
+            }
+            let row = primary.row();
+            table.row(std::iter::once(section.title.clone()).chain(row));
+        }
+        let all = self.sections.len();
+        let rest = all - worse - better;
+        let title = &self.title;
+        let mut text = format!(
+            "**{worse} of {all} worse, {better} better, {rest} cannot be told apart**\n\n{title}\n"
+        );
+        for remark in shown(&self.remarks) {
+            text.push_str(&format!("- {remark}\n"));
+        }
+        text.push_str(&format!("\n{}", table.to_markdown()));
+        text.push_str("\n<details><summary>All metrics</summary>\n");
+        for section in &self.sections {
+            text.push_str(&format!("\n{}\n\n", section.title));
+            text.push_str(&section.table().to_markdown());
+            text.push_str(&format!("\n{}\n", section.sentence()));
+        }
+        text + &format!("\n{METHOD}\n\n</details>\n")
+    }
+
     fn remark_on(&mut self, title: &str, standings: &[Vec<Standing<'_>>; 2]) {
         for (name, standings) in ["A", "B"].into_iter().zip(standings) {
             let remarks = standings.iter().filter_map(Standing::remark);
@@ -262,16 +303,7 @@ impl Section {
     fn table(&self) -> Table {
         let mut table = Table::new(["", "A", "B", "B beside A", ""]);
         for difference in &self.metrics {
-            let quantity = |value: Option<f64>| match (value, difference.unit) {
-                (Some(value), Some(metric)) => metric.quantity(value),
-                (Some(_), None) | (None, _) => format::dash(),
-            };
-            let [a, b] = difference.medians.map(quantity);
-            let interval = difference
-                .change
-                .map_or_else(format::dash, Change::interval);
-            let verdict = difference.verdict().to_owned();
-            table.row([difference.metric.clone(), a, b, interval, verdict]);
+            table.row(difference.row());
         }
         table
     }
@@ -300,6 +332,17 @@ impl Section {
 }
 
 impl Difference {
+    fn row(&self) -> [String; 5] {
+        let quantity = |value: Option<f64>| match (value, self.unit) {
+            (Some(value), Some(metric)) => metric.quantity(value),
+            (Some(_), None) | (None, _) => format::dash(),
+        };
+        let [a, b] = self.medians.map(quantity);
+        let interval = self.change.map_or_else(format::dash, Change::interval);
+        let verdict = self.verdict().to_owned();
+        [self.metric.clone(), a, b, interval, verdict]
+    }
+
     fn verdict(&self) -> &'static str {
         match self.change {
             None => "too few rounds",
@@ -314,10 +357,11 @@ impl Change {
     fn interval(self) -> String {
         let percent = |share: f64| format!("{:+.1} %", share * 100.0);
         format!(
-            "{} [{}, {}]",
+            "{} [{}, {}], {}",
             percent(self.relative),
             percent(self.low),
-            percent(self.high)
+            percent(self.high),
+            format::delta(self.cliffs_delta)
         )
     }
 }
@@ -326,7 +370,8 @@ impl Change {
 const ALPHA: f64 = 0.05;
 const METHOD: &str = "Medians of the ranked rounds; the difference is the median over all pairs of \
     a round of B and one of A, with the interval of the test of Mann and Whitney, 95 % for all \
-    verdicts of the first lines together. Two battles on a machine that drifts can differ for no \
+    verdicts of the first lines together. δ is Cliff's delta, the share of the pairs in which B is \
+    above less that in which it is below. Two battles on a machine that drifts can differ for no \
     other reason: let both take part in one, which interleaves them.";
 
 #[cfg(test)]
@@ -360,6 +405,13 @@ mod tests {
             text.contains("rounds each tell a difference of 3.0 %"),
             "{text}"
         );
+        let short = found.pull_request();
+        assert!(
+            short.starts_with("**1 of 2 worse, 0 better, 1 cannot"),
+            "{short}"
+        );
+        assert!(short.contains("δ +1.00"), "{short}");
+        assert!(short.split("<details>").next().unwrap().lines().count() <= 20);
         assert!(found.markdown().contains("## b: 100 connections"));
     }
 

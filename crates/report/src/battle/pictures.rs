@@ -1,17 +1,16 @@
 //! Pictures of a battle: each metric as bars with intervals, and latencies by percentile.
 
+use super::ranking::ROUNDS_MIN;
 use super::standing::Standing;
 use super::{Field, Rules, circle, metrics};
 use crate::axis::{Axis, Unit};
 use crate::bar_chart::{Bar, BarChart, BarPanel};
 use crate::chart::{Chart, Mark, Panel};
-use crate::format;
 use crate::groups;
 use crate::histogram::Histogram;
 use crate::lineup::Lineup;
 use crate::metric::{Figure, Latency, Metric};
 use crate::palette::GREY;
-use crate::parameters::Parameters;
 use crate::plot_data::percentile_curve;
 use crate::plots::Plot;
 use crate::quantiles::microseconds;
@@ -82,7 +81,7 @@ fn fields<'a>(run: &'a Run, rules: &Rules, lineup: &Lineup<'a>) -> Vec<Load<'a>>
         });
         Load {
             title: match is_described {
-                true => short_title(field),
+                true => field.short_title(),
                 false => field.title(),
             },
             entries: entries.collect(),
@@ -92,9 +91,15 @@ fn fields<'a>(run: &'a Run, rules: &Rules, lineup: &Lineup<'a>) -> Vec<Load<'a>>
 }
 
 fn entry<'a>(standing: &Standing<'a>, all: &[Standing<'a>], rules: &Rules) -> Entry<'a> {
-    if standing.ranked().next().is_none() {
+    let ranked = standing.ranked().count();
+    let standing = &match ranked {
+        0 => standing.with_all_rounds(),
+        _ => standing.clone(),
+    };
+    // With too few rounds for everybody there is nothing to say of one of them.
+    if ranked == 0 || (ranked < ROUNDS_MIN && standing.ranked_of_all().1 >= ROUNDS_MIN) {
         return Entry {
-            standing: standing.with_all_rounds(),
+            standing: standing.clone(),
             objection: standing.remark(),
             remark: None,
         };
@@ -125,12 +130,6 @@ fn described(fields: &[Field<'_>]) -> String {
         [first, rest @ ..] if rest.iter().all(|other| of(other) == of(first)) => of(first),
         _ => String::new(),
     }
-}
-
-fn short_title(field: &Field<'_>) -> String {
-    let (Parameters { clients, .. }, tls) = field.common();
-    let scheme = if tls { "wss" } else { "ws" };
-    format!("{} connections, {scheme}", format::count(clients))
 }
 
 /// One metric of all contestants under all loads; `None` where nobody has it.

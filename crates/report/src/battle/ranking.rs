@@ -100,6 +100,45 @@ impl<'a> Ranking<'a> {
         table
     }
 
+    /// What a contestant is called in the end; `None` of one that is not here.
+    pub(super) fn verdict(&self, contestant: &str) -> Option<String> {
+        if let Some((_, rounds)) = self.unranked.iter().find(|(name, _)| *name == contestant) {
+            return Some(format!("not ranked: {rounds} rounds"));
+        }
+        let place = self.places.iter().find(|it| it.contestant == contestant)?;
+        let best = &self.places[0];
+        let rival = match best.contestant == contestant {
+            true => self.places.get(1),
+            false => Some(best),
+        };
+        let Some(rival) = rival else {
+            return Some("nobody to compare with".to_owned());
+        };
+        let is_told = self.shift(place, rival).is_some_and(|it| it.is_told());
+        Some(match (is_told, best.contestant == contestant) {
+            (true, true) => "winner".to_owned(),
+            (true, false) => format!("behind {}", best.contestant),
+            (false, _) => {
+                let rival = rival.contestant;
+                format!("cannot be told apart from {rival}{}", self.more_rounds())
+            }
+        })
+    }
+
+    /// How many more rounds would tell what is to be told.
+    fn more_rounds(&self) -> String {
+        let samples: Vec<&[f64]> = self.places.iter().map(|it| it.logs.as_slice()).collect();
+        let fewest = samples.iter().map(|sample| sample.len()).min().unwrap_or(0) as u64;
+        let resolve = format::percent(self.resolve);
+        match rounds_needed(&samples, self.resolve.ln_1p(), self.alpha) {
+            Some(needed) if needed > fewest => {
+                let more = format::count(needed - fewest);
+                format!(": {more} more rounds would tell {resolve}")
+            }
+            Some(_) | None => format!(": {resolve} would be told"),
+        }
+    }
+
     /// The winner, or that there is none, and what would tell.
     pub(super) fn sentences(&self) -> Vec<String> {
         let mut sentences = Vec::new();
@@ -159,8 +198,9 @@ impl<'a> Ranking<'a> {
             return "too few rounds for this many contestants".to_owned();
         };
         let interval = format!("[{}, {}]", percent(shift.low), percent(shift.high));
+        let delta = format::delta(shift.cliffs_delta());
         if !shift.is_told() {
-            return format!("cannot be told apart {interval}");
+            return format!("cannot be told apart {interval}, {delta}");
         }
         let is_more = shift.estimate > 0.0;
         let word = match is_more == self.metric.is_better_high() {
@@ -174,7 +214,7 @@ impl<'a> Ranking<'a> {
             1.0 - shift.superiority
         };
         format!(
-            "{} {interval}, {word} in {} of pairs",
+            "{} {interval}, {delta}, {word} in {} of pairs",
             percent(shift.estimate),
             format::percent(ahead)
         )
@@ -189,7 +229,7 @@ fn percent(log_ratio: f64) -> String {
 /// Of all comparisons of a table together.
 const ALPHA: f64 = 0.05;
 /// With fewer there is no interval of 95 %.
-const ROUNDS_MIN: usize = 4;
+pub(super) const ROUNDS_MIN: usize = 4;
 
 #[cfg(test)]
 mod tests {
@@ -215,6 +255,13 @@ mod tests {
             assert!(text.contains("+100") && text.contains("+200"), "{text}");
             let sentence = &ranking.sentences()[0];
             assert!(sentence.starts_with("none has the lowest"), "{sentence}");
+            assert_eq!(ranking.verdict("none").unwrap(), "winner");
+            assert_eq!(ranking.verdict("b").unwrap(), "behind none");
+            assert_eq!(ranking.verdict("c"), None);
+            assert!(
+                text.contains("δ +1.00, worse in 100.0 % of pairs"),
+                "{text}"
+            );
         });
     }
 
@@ -224,6 +271,11 @@ mod tests {
             let sentences = ranking.sentences().join(" ");
             assert!(sentences.contains("There is no winner"), "{sentences}");
             assert!(sentences.contains("3.0 % would be told"), "{sentences}");
+            let verdict = ranking.verdict("a").unwrap();
+            assert!(
+                verdict.starts_with("cannot be told apart from b"),
+                "{verdict}"
+            );
         });
     }
 

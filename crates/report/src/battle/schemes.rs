@@ -59,9 +59,10 @@ fn difference(ws: &[f64], wss: &[f64]) -> String {
         None => "too few rounds and too short ones".to_owned(),
         Some(shift) => {
             let interval = format!("[{}, {}]", percent(shift.low), percent(shift.high));
+            let delta = format::delta(shift.cliffs_delta());
             match shift.is_told() {
-                true => format!("{} {interval}", percent(shift.estimate)),
-                false => format!("cannot be told apart {interval}"),
+                true => format!("{} {interval}, {delta}", percent(shift.estimate)),
+                false => format!("cannot be told apart {interval}, {delta}"),
             }
         }
     }

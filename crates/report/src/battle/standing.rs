@@ -66,11 +66,16 @@ impl<'a> Standing<'a> {
 
     /// How many of the rounds are ranked.
     pub(super) fn rounds(&self) -> String {
-        let (ranked, all) = (self.ranked().count(), self.cells.len());
+        let (ranked, all) = self.ranked_of_all();
         match ranked == all {
             true => all.to_string(),
             false => format!("{ranked} of {all}"),
         }
+    }
+
+    /// Ranked rounds, and all of them.
+    pub(super) fn ranked_of_all(&self) -> (usize, usize) {
+        (self.ranked().count(), self.cells.len())
     }
 
     /// Why some are not, with the first reason; `None` where all are. Every round has figures of

@@ -21,6 +21,12 @@ pub(crate) struct Shift {
 }
 
 impl Shift {
+    /// Cliff's delta, the size of the effect beside the scatter of the rounds: 1 where each value of
+    /// `b` is above each of `a`, -1 where each is below, 0 where neither is more often above.
+    pub(crate) fn cliffs_delta(&self) -> f64 {
+        2.0 * self.superiority - 1.0
+    }
+
     /// Whether the two samples differ, at the level of the interval.
     pub(crate) fn is_told(&self) -> bool {
         self.low > 0.0 || self.high < 0.0
@@ -151,6 +157,8 @@ mod tests {
         let found = shift(&a, &b, 0.05).unwrap();
         assert!((found.estimate - 2.0).abs() < 1e-9, "{found:?}");
         assert!(found.is_told() && found.superiority == 1.0);
+        assert_eq!(found.cliffs_delta(), 1.0);
+        assert_eq!(shift(&b, &a, 0.05).unwrap().cliffs_delta(), -1.0);
         let none = shift(&a, &a, 0.05).unwrap();
         assert!(
             !none.is_told() && (none.superiority - 0.5).abs() < 1e-9,

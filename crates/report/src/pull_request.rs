@@ -1,0 +1,152 @@
+//! A run in some twenty lines of Markdown, as a comment on a pull request: the verdict first, then
+//! the metric that decides, and the rest folded.
+
+use crate::battle;
+use crate::format;
+use crate::groups::{Group, clients, titled};
+use crate::quantiles::Quantiles;
+use crate::run::Run;
+use crate::sentences;
+use crate::table::Table;
+
+/// The text for a run of any kind.
+pub fn pull_request(run: &Run) -> String {
+    let mut text = format!("**{}: {}**\n", sentences::title(run), run.verdict());
+    for reason in shown(&run.verdict_reasons()) {
+        text.push_str(&format!("- {reason}\n"));
+    }
+    let failed: Vec<String> = failed_thresholds(run);
+    for threshold in shown(&failed) {
+        text.push_str(&format!("- {threshold}\n"));
+    }
+    for sentence in battle::winners(run) {
+        text.push_str(&format!("- {sentence}\n"));
+    }
+    text.push_str(&format!("\n{}", figures(run).to_markdown()));
+    text + &run_details(run)
+}
+
+/// What is folded below such a text: where a run took place, and how.
+pub fn run_details(run: &Run) -> String {
+    let line = format::command_line(&run.environment.command_line);
+    let environment = sentences::environment(&run.environment);
+    // One line, because the kernel settings alone are more than all the rest.
+    let environment: Vec<String> = environment
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}"))
+        .collect();
+    format!(
+        "\n<details><summary>Command and environment</summary>\n\n```sh\n{line}\n```\n\n{}\n\n\
+         </details>\n",
+        // Versions name the home pages of their projects, which would become links.
+        format::escaped(&environment.join("; ").replace("https://", ""))
+    )
+}
+
+/// Thresholds that were not kept; those of a search fail on purpose.
+fn failed_thresholds(run: &Run) -> Vec<String> {
+    if !run.capacities.is_empty() {
+        return Vec::new();
+    }
+    let thresholds = run.cells().iter().flat_map(|cell| &cell.thresholds);
+    let failed = thresholds.filter(|threshold| !threshold.passed);
+    failed
+        .map(|it| format!("threshold {} failed, found {}", it.expression, it.actual))
+        .collect()
+}
+
+/// The first few, and how many more there are.
+pub(crate) fn shown(lines: &[String]) -> Vec<String> {
+    let mut shown: Vec<String> = lines.iter().take(LINES_MAX).cloned().collect();
+    let more = lines.len().saturating_sub(LINES_MAX);
+    if more > 0 {
+        shown.push(format!("and {more} more"));
+    }
+    shown
+}
+
+fn figures(run: &Run) -> Table {
+    if let Some(table) = battle::primary_table(run) {
+        return table;
+    }
+    let mut table = Table::new(["", "verdict", "sent/s", "p50", "p99", "p99.9", "lost"]);
+    let groups = Group::all(run);
+    let cells = groups.iter().flat_map(|group| &group.cells);
+    for cell in cells.take(ROWS_MAX) {
+        let found = Quantiles::of(&cell.latency.response);
+        let name = match groups.len() {
+            1 => clients(cell),
+            _ => format!("{}, {}", clients(cell), titled(cell)),
+        };
+        table.row([
+            name,
+            cell.assessment.verdict().to_string(),
+            format::rate(cell.rate.sent_per_s),
+            format::latency_or_dash(found.p50_us),
+            format::latency_or_dash(found.p99_us),
+            format::latency_or_dash(found.p99_9_us),
+            format::count(cell.messages.lost),
+        ]);
+    }
+    table
+}
+
+/// Lines of one kind.
+const LINES_MAX: usize = 3;
+/// Rows of the table.
+pub(crate) const ROWS_MAX: usize = 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::Content;
+    use crate::sample;
+    use crate::verdict::Verdict;
+
+    fn seen(text: &str) -> usize {
+        let (seen, _) = text.split_once("<details>").unwrap();
+        seen.lines().count()
+    }
+
+    #[test]
+    fn a_battle_is_told_in_twenty_lines_with_its_winner() {
+        let mut run = battle::tests::run(&[("a", 2.0), ("b", 2.4), ("none", 1.0)], 8);
+        run.environment = sample::bench(1, 1000).environment;
+        let Content::Bench(cells) = &mut run.content else {
+            panic!("a bench")
+        };
+        for cell in cells.iter_mut().take(9) {
+            cell.assessment
+                .add(Verdict::Suspect, "the host took processors away");
+        }
+        let text = pull_request(&run);
+        assert!(seen(&text) <= 20, "{text}");
+        assert!(text.starts_with("**bench: SUSPECT**") || text.contains("SUSPECT**"));
+        assert!(text.contains("and 6 more"), "{text}");
+        assert!(text.contains("none has the lowest response p50"), "{text}");
+        assert!(
+            text.contains("| winner") || text.contains("winner |"),
+            "{text}"
+        );
+        assert!(text.contains("["), "an interval: {text}");
+        for part in ["seed: 42", "CPU: AMD EPYC", "kernel: ", "```sh\n"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("http"), "{text}");
+    }
+
+    #[test]
+    fn a_bench_and_a_load_have_their_latencies() {
+        let text = pull_request(&sample::bench(3, 500));
+        assert!(
+            text.contains("p99.9") && text.contains("10,000 clients"),
+            "{text}"
+        );
+        assert!(seen(&text) <= 20, "{text}");
+        let run = Run {
+            content: Content::Load(Box::default()),
+            ..Run::default()
+        };
+        assert!(pull_request(&run).contains("| 0 clients |"));
+    }
+}
