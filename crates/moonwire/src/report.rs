@@ -83,7 +83,9 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Exit> {
         .map(|file| read_run(file))
         .collect::<Result<Vec<_>, _>>()?;
     let folders: Vec<PathBuf> = files.iter().map(|file| folder(file, args)).collect();
-    let printed = args.print.or(args.summary.then_some(Format::Summary));
+    let printed = args
+        .print
+        .or_else(|| args.summary.then_some(Format::Summary));
     if printed.is_none() {
         check_apart(&folders)?;
     }

@@ -1,5 +1,5 @@
 //! Bars that lie, with their names before them and their values behind: panels on one axis, and
-//! remarks below. The text is laid out by estimates of its width, so that no font has to be measured.
+//! remarks below. Text is laid out by estimates of its width, so that no font has to be measured.
 
 use crate::axis::Axis;
 use crate::chart::{FAINT_INK, GRID, INK, put, text, text_width};

@@ -270,9 +270,9 @@ fn verdicts(standings: &[Standing<'_>], rules: &Rules) -> Verdicts {
 fn figures(standings: &[Standing<'_>], rules: &Rules, verdicts: &Verdicts) -> Table {
     let metrics = metrics(rules);
     let mut header = vec!["contestant".to_owned(), "rounds".to_owned()];
-    header.extend(metrics.iter().map(Metric::to_string));
     let primary = metrics.first().map_or_else(String::new, Metric::to_string);
     header.push(format!("by {primary}"));
+    header.extend(metrics.iter().map(Metric::to_string));
     let terms: Vec<String> = standings
         .iter()
         .map(|it| all_terms(&it.all_terms()))
@@ -282,8 +282,8 @@ fn figures(standings: &[Standing<'_>], rules: &Rules, verdicts: &Verdicts) -> Ta
     let mut table = Table::new(header);
     for ((standing, terms), (_, verdict)) in standings.iter().zip(terms).zip(verdicts) {
         let mut row = vec![standing.contestant().to_owned(), standing.rounds()];
-        row.extend(metrics.iter().map(|metric| standing.quantity(*metric)));
         row.push(verdict.clone());
+        row.extend(metrics.iter().map(|metric| standing.quantity(*metric)));
         row.extend(is_secure.then_some(terms));
         table.row(row);
     }

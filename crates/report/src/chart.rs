@@ -277,55 +277,19 @@ impl Mark {
                 color,
                 width,
             } => {
-                let mut path = String::new();
-                let mut pen = 'M';
-                for point in points {
-                    let Some((x, y)) = point else {
-                        pen = 'M';
-                        continue;
-                    };
-                    put(
-                        &mut path,
-                        format_args!("{pen}{:.1} {:.1}", x_of(*x), y_of(*y)),
-                    );
-                    pen = 'L';
-                }
-                put(
-                    svg,
-                    format_args!(
-                        "<path d=\"{path}\" fill=\"none\" stroke=\"{color}\" \
-                     stroke-width=\"{width}\" stroke-linejoin=\"round\" \
-                     stroke-linecap=\"round\"/>\n"
-                    ),
-                );
+                let place = |point: &Option<(f64, f64)>| point.map(|(x, y)| (x_of(x), y_of(y)));
+                let points: Vec<_> = points.iter().map(place).collect();
+                draw_line(svg, &points, color, *width);
             }
             Self::Dashed {
                 points,
                 color,
                 width,
             } => {
-                let points = points.iter();
-                let points: Vec<String> = points
-                    .map(|(x, y)| format!("{:.1} {:.1}", x_of(*x), y_of(*y)))
-                    .collect();
-                put(
-                    svg,
-                    format_args!(
-                        "<path d=\"M{}\" fill=\"none\" stroke=\"{color}\" \
-                         stroke-width=\"{width}\" stroke-dasharray=\"6 4\"/>\n",
-                        points.join("L")
-                    ),
-                );
+                let points = points.iter().map(|(x, y)| (x_of(*x), y_of(*y)));
+                draw_dashes(svg, &points.collect::<Vec<_>>(), color, *width);
             }
-            Self::Ring { at: (x, y), color } => put(
-                svg,
-                format_args!(
-                    "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"5\" fill=\"#ffffff\" \
-                     stroke=\"{color}\" stroke-width=\"2.4\"/>\n",
-                    x_of(*x),
-                    y_of(*y)
-                ),
-            ),
+            Self::Ring { at: (x, y), color } => draw_ring(svg, (x_of(*x), y_of(*y)), color),
             Self::Bars { bars, color } => {
                 let mut path = String::new();
                 let bottom = frame.top + frame.height;
@@ -414,6 +378,50 @@ fn legend(svg: &mut String, at: (f64, f64), names: &[(String, &'static str)]) {
         text(svg, (x + 24.0, y), "start", name, "");
         x += 44.0 + text_width(name);
     }
+}
+
+/// A line through points of the sheet, broken where one is `None`.
+fn draw_line(svg: &mut String, points: &[Option<(f64, f64)>], color: &str, width: f64) {
+    let mut path = String::new();
+    let mut pen = 'M';
+    for point in points {
+        let Some((x, y)) = point else {
+            pen = 'M';
+            continue;
+        };
+        put(&mut path, format_args!("{pen}{x:.1} {y:.1}"));
+        pen = 'L';
+    }
+    put(
+        svg,
+        format_args!(
+            "<path d=\"{path}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"{width}\" \
+             stroke-linejoin=\"round\" stroke-linecap=\"round\"/>\n"
+        ),
+    );
+}
+
+fn draw_dashes(svg: &mut String, points: &[(f64, f64)], color: &str, width: f64) {
+    let points = points.iter().map(|(x, y)| format!("{x:.1} {y:.1}"));
+    let points: Vec<String> = points.collect();
+    put(
+        svg,
+        format_args!(
+            "<path d=\"M{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"{width}\" \
+             stroke-dasharray=\"6 4\"/>\n",
+            points.join("L")
+        ),
+    );
+}
+
+fn draw_ring(svg: &mut String, (x, y): (f64, f64), color: &str) {
+    put(
+        svg,
+        format_args!(
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\" fill=\"#ffffff\" stroke=\"{color}\" \
+             stroke-width=\"2.4\"/>\n"
+        ),
+    );
 }
 
 /// An estimate on the wide side: letters of this font are about 0.6 em.

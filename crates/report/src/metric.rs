@@ -463,8 +463,8 @@ pub const METRICS: &str = "use p(99), min, mean, max of response, service, send_
      first_reply, round_trip_seed, one_way, recovery, delivery, first_receiver, median_receiver, \
      last_receiver, handshake[.tcp|.tls|.upgrade], or sent, received, reach, unreached, \
      silent_cut, lost, duplicate, reordered, corrupt, unexpected, unsent, errors, connects.failed, \
-     disconnected, reconnected, recovered, leaks, rate, received_rate, online_s, duration_s, server.cpu, \
-     server.cpu_per_message, server.memory_peak, server.memory_per_connection";
+     disconnected, reconnected, recovered, leaks, rate, received_rate, online_s, duration_s, \
+     server.cpu, server.cpu_per_message, server.memory_peak, server.memory_per_connection";
 
 #[cfg(test)]
 mod tests {

@@ -54,7 +54,8 @@ shaped! {
         "Counts in coarse buckets: pairs of bucket and count, such as 72:3 73:118.";
     crate::stage::Stage, "Stage", crate::stage::StageOut<'static>,
         "The messages that were intended in one stage.";
-    crate::cell::Cell, "Cell", crate::cell::CellOut<'static>, "Everything measured for one set of parameters.";
+    crate::cell::Cell, "Cell", crate::cell::CellOut<'static>,
+        "Everything measured for one set of parameters.";
     crate::fan_out::FanOut, "FanOut", crate::fan_out::FanOutOut<'static>,
         "Who heard what was published, and how soon, from the intended send time.";
 }

@@ -21,8 +21,8 @@ pub(crate) struct Shift {
 }
 
 impl Shift {
-    /// Cliff's delta, the size of the effect beside the scatter of the rounds: 1 where each value of
-    /// `b` is above each of `a`, -1 where each is below, 0 where neither is more often above.
+    /// Cliff's delta, the size of the effect beside the scatter of the rounds: 1 where each value
+    /// of `b` is above each of `a`, -1 where each is below, 0 where neither is more often above.
     pub(crate) fn cliffs_delta(&self) -> f64 {
         2.0 * self.superiority - 1.0
     }
