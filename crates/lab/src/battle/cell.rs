@@ -240,8 +240,10 @@ impl<'a> Site<'a> {
 
     /// Asks servers for their counters, where that tells something.
     fn live_sampler(&self, bout: &Bout, stack: &Stack) -> Option<LiveSampler> {
-        let is_asked = counted::is_asked(bout, self.spec);
-        let pages = is_asked.then(|| stack.metrics()).unwrap_or_default();
+        let pages = match counted::is_asked(bout, self.spec) {
+            true => stack.metrics(),
+            false => Vec::new(),
+        };
         (!pages.is_empty()).then(|| LiveSampler::start(pages, self.around.at.clone()))
     }
 
@@ -315,7 +317,9 @@ impl<'a> Site<'a> {
 
     pub(super) fn start(&self, bout: &Bout, folder: PathBuf) -> Result<Stack, String> {
         match self.host {
-            Host::Here => self.start_here(bout, folder).map(Stack::Here),
+            Host::Here => self
+                .start_here(bout, folder)
+                .map(|stack| Stack::Here(Box::new(stack))),
             Host::There(there) => self.start_there(bout, there).map(Stack::There),
         }
     }

@@ -15,7 +15,7 @@ use crate::sampling::{Newest, Sampler, Series, Usage};
 /// A server, or a proxy with servers behind it.
 #[derive(Debug)]
 pub(super) enum Stack {
-    Here(RunningStack),
+    Here(Box<RunningStack>),
     There(RemoteStack),
 }
 
