@@ -155,7 +155,7 @@ fn note(outcome: &mut EchoOutcome, event: Option<SessionEvent<'_>>) {
         Some(SessionEvent::Failed(error)) => outcome.error = Some(error.to_string()),
         Some(
             SessionEvent::Ping(_)
-            | SessionEvent::Pong(_)
+            | SessionEvent::Pong { .. }
             | SessionEvent::Message { .. }
             | SessionEvent::More
             | SessionEvent::Request(_),

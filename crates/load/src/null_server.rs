@@ -197,7 +197,7 @@ impl Room {
                             self.answer(socket, opcode, &mut out);
                         }
                         SessionEvent::Ping(_)
-                        | SessionEvent::Pong(_)
+                        | SessionEvent::Pong { .. }
                         | SessionEvent::More
                         | SessionEvent::Closed { .. }
                         | SessionEvent::Failed(_)

@@ -4,7 +4,7 @@
 //! machine that runs it: the server hands it one event at a time, and what the service wants done
 //! (send, close) comes back in [`Effects`]. This crate knows no socket, no connection and no
 //! thread; an instance stays on the thread that loaded it. What a service does at once goes through
-//! traits that the server implements: [`Broadcasts`] and [`Client`].
+//! traits that the server implements: [`Broadcasts`], [`Client`] and [`RoundTrips`].
 //!
 //! Services are trusted unless their [`Sandbox`] says otherwise: they have every library of LuaJIT,
 //! `io`, `os`, `debug` and `ffi` included, like services of LAppS. What an instance is protected
@@ -26,6 +26,7 @@ mod machine;
 mod modules;
 mod pattern;
 mod patterns;
+mod round_trips;
 mod sandbox;
 mod source;
 mod stack;
@@ -41,6 +42,7 @@ pub use instance::{Instance, Outcome, Refusal};
 pub use live::Handler;
 pub use modules::bcast::Broadcasts;
 pub use moonwire_proto::Opcode;
+pub use round_trips::{RoundTrip, RoundTrips};
 pub use source::{LoadOptions, Module, Protocol, Sandbox, ServiceSource};
 pub use stack::STACK_BYTES;
 pub use standalone::Standalone;

@@ -3,6 +3,7 @@
 pub(crate) mod bcast;
 mod clock;
 mod config;
+mod connection;
 mod cws;
 mod log;
 mod mqr;
@@ -88,6 +89,8 @@ fn install_role(
     let outlet = match role {
         Role::Reactive { turn } => {
             globals.raw_set("ws", ws::table(lua, &turn)?)?;
+            let connection = connection::module(lua, &turn, options.round_trips.clone())?;
+            provide(lua, "moonwire.connection", &connection)?;
             if source.protocol == Protocol::Raw {
                 return Ok(());
             }

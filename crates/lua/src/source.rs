@@ -9,6 +9,7 @@ use crate::client::Connector;
 use crate::effects::EffectLimits;
 use crate::error::ScriptError;
 use crate::modules::pam_auth;
+use crate::round_trips::RoundTrips;
 
 /// Where a service is and how it is configured.
 #[derive(Clone, Debug)]
@@ -179,6 +180,8 @@ pub struct LoadOptions {
     pub stop: StopFlag,
     /// What makes its connections to other servers; `None`: it cannot have any.
     pub connector: Option<Arc<dyn Connector>>,
+    /// What knows the round trips of its connections; `None`: nothing is known.
+    pub round_trips: Option<Arc<dyn RoundTrips>>,
 }
 
 /// Longest name of a service.

@@ -15,6 +15,7 @@ mod limits;
 mod mask;
 mod memory;
 mod receive;
+mod round_trip;
 mod send;
 
 use std::io;
@@ -31,6 +32,7 @@ use crate::time::Time;
 use crate::tls::{ClientTls, Records, ServerTls, TlsError, TlsFacts};
 use handshake::{ClientHandshake, Handshake, ServerHandshake};
 use kept::Kept;
+use round_trip::OwnPing;
 
 pub use codec::{compressor_bytes, take_compression_work};
 pub use detach::DetachedSession;
@@ -88,6 +90,7 @@ pub struct Session {
     /// When the message that is not complete was seen to have begun; while `is_paused`, how long
     /// before the pause that was. MAX: there is none.
     message_began: Time,
+    own_ping: OwnPing,
     socket: SocketId,
     peer: SocketAddr,
     phase: Phase,
@@ -208,6 +211,7 @@ impl Session {
             heard: now,
             close_by: Time::MAX,
             message_began: Time::MAX,
+            own_ping: OwnPing::default(),
             socket,
             peer,
             phase: Phase::Active,
@@ -231,6 +235,7 @@ impl Session {
             connection = connection.with_deflate(&agreement);
         }
         self.stage = Stage::Open(connection);
+        self.own_ping = OwnPing::none_since(self.heard);
         Ok(())
     }
 

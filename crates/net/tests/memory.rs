@@ -133,7 +133,7 @@ impl World {
                     session.send(Opcode::Binary, &[5; 40_000]).unwrap();
                     session.send(Opcode::Binary, b"small").unwrap();
                 }
-                SessionEvent::More | SessionEvent::Ping(_) | SessionEvent::Pong(_) => {}
+                SessionEvent::More | SessionEvent::Ping(_) | SessionEvent::Pong { .. } => {}
                 SessionEvent::Closed { .. }
                 | SessionEvent::Failed(_)
                 | SessionEvent::Refused { .. } => panic!("{event:?}"),

@@ -21,6 +21,11 @@ pub(crate) fn slot(handler: Handler) -> usize {
     (handler.as_u64() as usize >> GENERATION_BITS) & (SLOTS_MAX - 1)
 }
 
+/// The worker that a handler names, which is none of this server if a service opened the connection.
+pub(crate) fn worker(handler: Handler) -> usize {
+    handler.as_u64() as usize >> (SLOT_BITS + GENERATION_BITS)
+}
+
 const WORKER_BITS: u32 = 8;
 const SLOT_BITS: u32 = 20;
 const GENERATION_BITS: u32 = 18;
@@ -44,6 +49,7 @@ mod tests {
         assert!(largest.as_u64() < 100_000_000_000_000);
         assert_eq!(largest.as_u64(), (1 << 46) - 1);
         assert_eq!(slot(largest), SLOTS_MAX - 1);
+        assert_eq!(worker(largest), WORKERS_MAX - 1);
         assert!(largest.as_u64() < OUTGOING_FIRST);
         assert!(pack(WORKERS_MAX, 0, 0).is_none() && pack(0, SLOTS_MAX, 0).is_none());
     }

@@ -17,6 +17,7 @@ mod metrics;
 mod origin;
 mod outgoing;
 mod process;
+mod round_trips;
 mod router;
 mod server;
 mod shared;

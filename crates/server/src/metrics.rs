@@ -5,7 +5,9 @@ use std::fmt::Write;
 use moonwire_net::SessionMemory;
 
 use crate::mailbox::MailboxLoad;
-use crate::stats::{Counter, Failure, HandshakeFailure, ServiceStats, Stats, WorkerStats};
+use crate::stats::{
+    Counter, Failure, HandshakeFailure, ROUND_TRIP_BOUNDS_MS, ServiceStats, Stats, WorkerStats,
+};
 
 /// The media type of [`prometheus`].
 pub(crate) const PROMETHEUS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -68,6 +70,7 @@ pub(crate) fn prometheus(stats: &Stats, mailboxes: &[MailboxLoad], sources: usiz
             );
         });
     }
+    round_trips(&mut page, stats);
     failures(&mut page, stats);
     page.text
 }
@@ -98,6 +101,25 @@ fn handshake_failures(page: &mut Page, stats: &Stats) {
             page.line(name, &labels, &value.to_string());
         }
     }
+}
+
+fn round_trips(page: &mut Page, stats: &Stats) {
+    let name = "moonwire_ping_rtt_seconds";
+    let help = "From a ping that the server sent by itself to its pong.";
+    page.family(name, "histogram", help);
+    each_service(stats, |labels, service| {
+        let mut count = 0;
+        let bounds = ROUND_TRIP_BOUNDS_MS.map(|ms| (ms as f64 / 1000.0).to_string());
+        let bounds = bounds.into_iter().chain(["+Inf".to_owned()]);
+        for (bound, bucket) in bounds.zip(&service.ping_rtt.buckets) {
+            count += bucket.value();
+            let labels = format!("{labels},le=\"{bound}\"");
+            page.line(&format!("{name}_bucket"), &labels, &count.to_string());
+        }
+        let sum_s = service.ping_rtt.sum_ns.value() as f64 / 1e9;
+        page.line(&format!("{name}_sum"), labels, &sum_s.to_string());
+        page.line(&format!("{name}_count"), labels, &count.to_string());
+    });
 }
 
 fn failures(page: &mut Page, stats: &Stats) {
@@ -380,6 +402,10 @@ mod tests {
         stats.workers[0].handshake_failed(HandshakeFailure::NotFound);
         stats.workers[1].memory_bytes[2].set(700);
         stats.workers[0].memory_peak_bytes.set(900);
+        for ms in [1, 2, 250, 9000] {
+            let took = std::time::Duration::from_millis(ms);
+            stats.workers[1].services[0].ping_rtt.note(took);
+        }
         stats
     }
 
@@ -403,6 +429,11 @@ mod tests {
             "moonwire_mailbox_bytes{worker=\"1\"} 800",
             "moonwire_memory_bytes{worker=\"1\",part=\"message\"} 700",
             "moonwire_sources 5",
+            "moonwire_ping_rtt_seconds_bucket{worker=\"1\",service=\"echo\",le=\"0.001\"} 1",
+            "moonwire_ping_rtt_seconds_bucket{worker=\"1\",service=\"echo\",le=\"0.3\"} 3",
+            "moonwire_ping_rtt_seconds_bucket{worker=\"1\",service=\"echo\",le=\"+Inf\"} 4",
+            "moonwire_ping_rtt_seconds_sum{worker=\"1\",service=\"echo\"} 9.253",
+            "moonwire_ping_rtt_seconds_count{worker=\"1\",service=\"echo\"} 4",
         ] {
             assert!(
                 page.lines().any(|found| found == line),

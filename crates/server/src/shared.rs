@@ -14,6 +14,7 @@ use crate::config::{FRAME_HEADER_BYTES_MAX, Limits, OnBrokenService, Service, St
 use crate::event::Letter;
 use crate::mailbox::Mailbox;
 use crate::outgoing::Outgoing;
+use crate::round_trips::RoundTrips;
 use crate::router::Router;
 use crate::sources::Sources;
 use crate::stats::Stats;
@@ -59,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) connection_weight: f64,
     /// What makes the connections of services to other servers.
     pub(crate) outgoing: Arc<Outgoing>,
+    /// How long the pings of connections took.
+    pub(crate) round_trips: Arc<RoundTrips>,
     /// The order to all services to stop.
     pub(crate) stop: StopFlag,
     /// The services that run by themselves.
@@ -113,6 +116,7 @@ impl Shared {
             broker: Arc::default(),
             connection_weight: 1.0,
             outgoing: Arc::default(),
+            round_trips: Arc::new(RoundTrips::new(workers)),
             stop: StopFlag::default(),
             standalone_running: standalone.iter().map(|_| AtomicUsize::new(0)).collect(),
             standalone,
@@ -182,6 +186,7 @@ fn session_limits(limits: &Limits, message_bytes_max: usize) -> SessionLimits {
         handshake_timeout: limits.handshake_timeout,
         idle_timeout: unless_zero(limits.idle_timeout),
         pong_timeout: Some(limits.pong_timeout),
+        ping_interval: unless_zero(limits.ping_interval),
         message_timeout: unless_zero(limits.message_timeout),
         write_timeout: limits.write_timeout,
         close_timeout: limits.close_timeout,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use moonwire_net::SessionMemory;
 use moonwire_proto::CloseCode;
@@ -102,6 +102,8 @@ pub(crate) struct ServiceStats {
     pub(crate) bytes_out: Counter,
     /// Bytes that wait in write queues now.
     pub(crate) write_queue_bytes: Counter,
+    /// How long pings took to be answered.
+    pub(crate) ping_rtt: RoundTripCounters,
     /// What went wrong, by kind.
     pub(crate) failures: [Counter; Failure::ALL.len()],
 }
@@ -112,6 +114,29 @@ impl ServiceStats {
         self.failures[failure as usize].add(1);
     }
 }
+
+/// A histogram of round trips.
+#[derive(Debug, Default)]
+pub(crate) struct RoundTripCounters {
+    /// Those that took no longer than the bound, and longer than the one before; at last the rest.
+    pub(crate) buckets: [Counter; ROUND_TRIP_BOUNDS_MS.len() + 1],
+    /// All of them together.
+    pub(crate) sum_ns: Counter,
+}
+
+impl RoundTripCounters {
+    /// Counts one.
+    pub(crate) fn note(&self, took: Duration) {
+        let is_within = |bound_ms: &u64| took <= Duration::from_millis(*bound_ms);
+        let bucket = ROUND_TRIP_BOUNDS_MS.iter().position(is_within);
+        self.buckets[bucket.unwrap_or(ROUND_TRIP_BOUNDS_MS.len())].add(1);
+        let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.sum_ns.add(ns);
+    }
+}
+
+/// From the same machine to the other side of the world and a path that is full.
+pub(crate) const ROUND_TRIP_BOUNDS_MS: [u64; 8] = [1, 3, 10, 30, 100, 300, 1000, 3000];
 
 /// A number that one thread writes and any thread reads. It is not a read-modify-write: a plain
 /// load and store are enough for a single writer and cost no lock prefix.

@@ -266,7 +266,7 @@ fn consequence(event: SessionEvent<'_>) -> Option<Consequence> {
         | SessionEvent::Message { .. }
         | SessionEvent::More
         | SessionEvent::Ping(_)
-        | SessionEvent::Pong(_) => return None,
+        | SessionEvent::Pong { .. } => return None,
     };
     Some(Consequence::Ended { code, error })
 }

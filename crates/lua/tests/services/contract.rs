@@ -1,5 +1,8 @@
+use std::sync::Arc;
+
 use moonwire_lua::{
-    Effect, EffectLimits, Effects, Handler, LoadOptions, Opcode, Outcome, ScriptError,
+    Effect, EffectLimits, Effects, Handler, LoadOptions, Opcode, Outcome, RoundTrip, RoundTrips,
+    ScriptError,
 };
 
 use crate::harness::{Service, handler, service};
@@ -469,4 +472,48 @@ fn a_service_cannot_end_the_server() {
             .contains("os.exit would end the whole server"),
         "{error}"
     );
+}
+
+/// Knows one number for each handler.
+#[derive(Debug)]
+struct Known;
+
+impl RoundTrips for Known {
+    fn round_trip(&self, handler: Handler) -> Option<RoundTrip> {
+        let last_us = u32::try_from(handler.as_u64()).ok()? * 1000;
+        Some(RoundTrip {
+            last_us,
+            smoothed_us: last_us + 1,
+        })
+    }
+}
+
+#[test]
+fn a_service_knows_the_round_trips_of_its_own_connections_only() {
+    let code = "local rtt_us = require('moonwire.connection').rtt_us\n\
+         function s.onMessage(h, o, m)\n\
+           return ws:send(h, 1, table.concat({tostring(rtt_us(tonumber(m))),\n\
+             tostring(select(2, rtt_us(tonumber(m))))}, ' '))\n\
+         end\n\
+         function s.onDisconnect(h) ws:send(1, 1, tostring(rtt_us(h))) end";
+    let known = LoadOptions {
+        round_trips: Some(Arc::new(Known)),
+        ..LoadOptions::default()
+    };
+    let mut loaded = Service::try_load(&[("s.lua", &service(code))], &known).unwrap();
+    let effects = &mut loaded.effects;
+    let two = handler(2);
+    let meet = loaded.instance.message(two, Opcode::Text, b"2", effects);
+    meet.unwrap();
+    assert_eq!(loaded.sent(), ["2001 2000"]);
+    assert_eq!(loaded.ask("2"), "2001 2000");
+    for stranger in ["3", "-1", "1.5", "1e300"] {
+        assert_eq!(loaded.ask(stranger), "nil nil", "{stranger}");
+    }
+    let effects = &mut loaded.effects;
+    loaded.instance.disconnect(two, effects).unwrap();
+    assert_eq!(loaded.sent(), ["nil"]);
+    assert!(loaded.say("'nobody'").is_err(), "it wants a number");
+    // Without a server nothing is known.
+    assert_eq!(Service::load(code).ask("1"), "nil nil");
 }

@@ -18,7 +18,8 @@ impl Session {
         }
         let silence = self.silence_deadline();
         let message = self.message_deadline();
-        silence.into_iter().chain(message).min()
+        let ping = self.ping_deadline();
+        silence.into_iter().chain(message).chain(ping).min()
     }
 
     /// Whether TLS cannot send any more.
@@ -77,6 +78,13 @@ impl Session {
             let reason = "the message took too long";
             return Some(self.abandon(SessionError::MessageTimeout, reason));
         }
+        if self.ping_deadline().is_some_and(|deadline| deadline <= now) {
+            self.ping_for_round_trip(now);
+        }
+        let is_silent = self.silence_deadline().is_some_and(|by| by <= now);
+        if !is_silent && !self.is_exhausted() {
+            return None;
+        }
         let is_taking = self.untaken_bytes.saturating_sub(untaken_bytes) > PROGRESS_BYTES_MIN;
         self.untaken_bytes = untaken_bytes;
         if is_taking && self.put_off_close(now) {
@@ -100,8 +108,8 @@ impl Session {
             (Phase::Active, Stage::Open(_)) => {
                 self.is_pinged = true;
                 self.heard = now;
-                // A peer with a full queue is not sent a ping; its silence counts all the same.
-                let _ = self.ping(b"");
+                // A peer with a full queue is not sent one; its silence counts all the same.
+                self.ping_for_round_trip(now);
                 None
             }
             (Phase::Closing, _) => Some(self.time_out(SessionError::CloseTimeout)),

@@ -39,7 +39,12 @@ pub enum SessionEvent<'a> {
     /// A ping; its answer is queued already.
     Ping(&'a [u8]),
     /// A pong, asked for or not.
-    Pong(&'a [u8]),
+    Pong {
+        /// What it carries.
+        payload: &'a [u8],
+        /// How long the answer took, if this is one to a ping that the session has sent by itself.
+        round_trip: Option<Duration>,
+    },
     /// The close handshake is done.
     Closed {
         /// The peer's code; None if its close frame had none (1005).

@@ -28,6 +28,9 @@ pub struct SessionLimits {
     /// A peer that stays silent for so long after such a ping has failed; None: pings only keep
     /// the path open, and are repeated.
     pub pong_timeout: Option<Duration>,
+    /// An open connection is sent a ping in this interval, whether it is idle or not, so that its
+    /// round trip is measured again and again; None: only those of `idle_timeout`.
+    pub ping_interval: Option<Duration>,
     /// From the first byte of a message to its last one, however many bytes trickle in between;
     /// then the peer is sent 1008. While it is not received from the time does not run. None: a
     /// message may take as long as it likes.
@@ -50,6 +53,7 @@ impl Default for SessionLimits {
             handshake_timeout: Duration::from_secs(10),
             idle_timeout: Some(Duration::from_secs(120)),
             pong_timeout: Some(Duration::from_secs(30)),
+            ping_interval: None,
             message_timeout: None,
             write_timeout: Duration::from_secs(60),
             close_timeout: Duration::from_secs(5),

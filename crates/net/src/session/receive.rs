@@ -19,6 +19,8 @@ pub struct Input<'b> {
     taken: usize,
     /// What looking at that took.
     work: usize,
+    /// Whether a part of it came some time ago.
+    is_late: bool,
 }
 
 #[derive(Debug)]
@@ -49,6 +51,7 @@ impl Session {
         }
         scratch.bytes.clear();
         self.lay_out_kept(scratch);
+        let is_late = !scratch.bytes.is_empty();
         match &mut self.tls {
             None => scratch.bytes.extend_from_slice(received),
             Some(tls) => {
@@ -62,7 +65,8 @@ impl Session {
                 self.is_ended |= tls.is_ended();
             }
         }
-        Ok(Input::new(&mut scratch.bytes))
+        let input = Input::new(&mut scratch.bytes);
+        Ok(Input { is_late, ..input })
     }
 
     /// The bytes that were kept while the request was not answered, while the connection changed
@@ -78,6 +82,7 @@ impl Session {
             bytes: Bytes::Own(bytes),
             taken,
             work: 0,
+            is_late: true,
         }
     }
 
@@ -98,7 +103,12 @@ impl Session {
         let Stage::Open(connection) = &mut self.stage else {
             return None;
         };
-        let Input { bytes, taken, work } = input;
+        let Input {
+            bytes,
+            taken,
+            work,
+            is_late,
+        } = input;
         let rest = bytes.get_mut(*taken)?;
         let rest_bytes = rest.len();
         let step = with_codec(|codec| connection.receive(rest, &mut self.outbox, codec));
@@ -113,7 +123,13 @@ impl Session {
                 SessionEvent::Message { opcode, payload }
             }
             Event::Ping(payload) => SessionEvent::Ping(payload),
-            Event::Pong(payload) => SessionEvent::Pong(payload),
+            Event::Pong(payload) => {
+                let round_trip = self.own_ping.answered(self.peer, payload, *is_late, now);
+                SessionEvent::Pong {
+                    payload,
+                    round_trip,
+                }
+            }
             Event::Close { code, reason } => {
                 let local = self.phase == Phase::Closing;
                 self.phase = Phase::Draining;
@@ -368,6 +384,7 @@ impl<'b> Input<'b> {
             bytes: Bytes::Lent(bytes),
             taken: 0,
             work: 0,
+            is_late: false,
         }
     }
 

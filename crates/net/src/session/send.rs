@@ -286,6 +286,8 @@ impl Session {
             // What it did before says nothing about whether it takes what waits for it now.
             self.is_paused = true;
             self.is_pinged = false;
+            // When the pong comes is not seen from here on.
+            self.own_ping.give_up();
             self.heard = driver.now();
             self.turn_message_clock(self.heard);
             self.untaken_bytes = driver.untaken_bytes(self.socket);

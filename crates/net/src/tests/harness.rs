@@ -55,7 +55,7 @@ pub(crate) enum Happened {
     /// Never in a story.
     More,
     Ping,
-    Pong,
+    Pong(Option<Duration>),
     Closed(Option<u16>, String, bool),
     Failed(String),
     Finished,
@@ -302,7 +302,7 @@ fn owned(event: SessionEvent<'_>) -> Happened {
         SessionEvent::Message { opcode, payload } => Happened::Message(opcode, payload.to_vec()),
         SessionEvent::More => Happened::More,
         SessionEvent::Ping(_) => Happened::Ping,
-        SessionEvent::Pong(_) => Happened::Pong,
+        SessionEvent::Pong { round_trip, .. } => Happened::Pong(round_trip),
         SessionEvent::Closed {
             code,
             reason,

@@ -82,6 +82,7 @@ pub(super) struct LimitsTable {
     pub(super) handshake_timeout_ms: Option<Number>,
     pub(super) idle_timeout_ms: Option<Number>,
     pub(super) pong_timeout_ms: Option<Number>,
+    pub(super) ping_interval_ms: Option<Number>,
     pub(super) close_timeout_ms: Option<Number>,
     pub(super) drain_timeout_ms: Option<Number>,
     pub(super) message_timeout_ms: Option<Number>,

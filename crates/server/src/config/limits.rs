@@ -84,6 +84,12 @@ fn times(
         &mut l.pong_timeout,
     )?;
     ms(
+        "ping_interval_ms",
+        &t.ping_interval_ms,
+        0,
+        &mut l.ping_interval,
+    )?;
+    ms(
         "close_timeout_ms",
         &t.close_timeout_ms,
         1,

@@ -138,6 +138,9 @@ pub struct Limits {
     pub idle_timeout: Duration,
     /// Silence after that ping, after which the connection is closed.
     pub pong_timeout: Duration,
+    /// How often each connection is pinged, idle or not, to measure its round trip; zero: only
+    /// where it is idle.
+    pub ping_interval: Duration,
     /// From our close frame to the peer's end of the connection; then it is cut.
     pub close_timeout: Duration,
     /// From the order to stop to the last connection; then the rest is cut.
@@ -214,6 +217,7 @@ impl Default for Limits {
             handshake_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(60),
             pong_timeout: Duration::from_secs(20),
+            ping_interval: Duration::ZERO,
             close_timeout: Duration::from_secs(5),
             drain_timeout: Duration::from_secs(10),
             message_timeout: Duration::from_secs(60),

@@ -68,7 +68,7 @@ fn announce(
         SessionEvent::Request(_)
         | SessionEvent::More
         | SessionEvent::Ping(_)
-        | SessionEvent::Pong(_) => return false,
+        | SessionEvent::Pong { .. } => return false,
     };
     if !*is_known {
         return false;

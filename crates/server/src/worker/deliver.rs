@@ -1,5 +1,7 @@
 //! From received bytes to a service, and from what it wants done to its connections.
 
+use std::time::Duration;
+
 use moonwire_lua::{Effect, Effects, Handler, Opcode, Refusal};
 use moonwire_net::{
     Driver, Input, ReceiveBuffer, SendError, Session, SessionEvent, SocketId, Time,
@@ -170,9 +172,15 @@ impl Desk {
                     self.depart(socket, Some(&error), scripts, effects, driver)
                 }
                 SessionEvent::More => share.has_more = true,
+                SessionEvent::Pong {
+                    round_trip: Some(took),
+                    ..
+                } => self.came_back(stage, took),
                 // A pong is sent by the session itself; upgrades and refusals are for clients.
                 SessionEvent::Ping(_)
-                | SessionEvent::Pong(_)
+                | SessionEvent::Pong {
+                    round_trip: None, ..
+                }
                 | SessionEvent::Upgraded { .. }
                 | SessionEvent::Refused { .. } => {}
             }
@@ -180,6 +188,15 @@ impl Desk {
         self.settle(socket, scripts, effects, driver, now);
         self.turn_work += share.work + share.delivered_bytes + share.compression_work;
         self.is_behind |= is_late;
+    }
+
+    /// A ping of a connection has been answered.
+    fn came_back(&self, stage: Stage, took: Duration) {
+        if let Stage::Open { place, handler, .. } = stage {
+            let service = &self.stats.services[usize::from(place.service)];
+            service.ping_rtt.note(took);
+            self.shared.round_trips.note(handler, took);
+        }
     }
 
     /// After a read: an unfinished message is held to its bounds.

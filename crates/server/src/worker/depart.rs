@@ -95,6 +95,7 @@ impl Desk {
         // Still waiting, but no longer for a connection of the service.
         let connection = self.connections.of_socket(socket);
         let queued = connection.map_or(0, |connection| connection.held.write_queue);
+        self.shared.round_trips.forget(handler);
         let service = &self.stats.services[usize::from(place.service)];
         service.connected.sub(1);
         service.write_queue_bytes.sub(queued as u64);

@@ -194,6 +194,7 @@ fn seats(
             broker: Arc::clone(&shared.broker),
             stop: shared.stop.clone(),
             connector: Some(shared.outgoing.clone()),
+            round_trips: Some(shared.round_trips.clone()),
             ..options(service)
         };
         let place = Place {

@@ -10,6 +10,7 @@
 //! - `callbacks`: those that take too long, and those on a thread of their own
 //! - `cws`: services that connect to other servers
 //! - `lapps`: the LAppS protocol
+//! - `round_trips`: pings of the server, and what it tells of them
 //! - `starting`: the order of services, and services that cannot start
 //! - `tls`: the hand-over of an encrypted connection
 
@@ -32,5 +33,6 @@ mod limits;
 mod messages;
 mod pipeline;
 mod requests;
+mod round_trips;
 mod starting;
 mod tls;
