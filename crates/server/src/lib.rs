@@ -31,7 +31,7 @@ mod worker;
 pub use acl::{Acl, AclPolicy};
 pub use cidr::Cidr;
 pub use config::{
-    Config, ConfigError, Execution, LappsConversion, LappsHome, Limits, LogFormat, OnBrokenService,
+    Builtin, Config, ConfigError, Execution, LappsConversion, LappsHome, Limits, LogFormat, OnBrokenService,
     OutgoingTls, Overrides, QueuePolicy, Service, StandaloneService, Tls, check_log_filter,
 };
 pub use error::ServerError;

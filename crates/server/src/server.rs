@@ -12,7 +12,7 @@ use moonwire_net::{Driver, EpollDriver, ListenOptions, ServerTls, TlsVersions};
 use tracing::error;
 
 use crate::background::{self, Background, Nowhere};
-use crate::config::{Config, Limits, OutgoingTls, Tls};
+use crate::config::{Config, Limits, OutgoingTls, Service, Tls};
 use crate::error::ServerError;
 use crate::metrics;
 use crate::outgoing::Outgoing;
@@ -35,7 +35,8 @@ impl Server {
     pub fn check(config: &Config) -> Result<(), ServerError> {
         load_tls(config.tls.as_ref(), config.tls_versions)?;
         outgoing(&config.client_tls)?;
-        for service in &config.services {
+        let in_lua = |service: &&Service| service.builtin.is_none();
+        for service in config.services.iter().filter(in_lua) {
             Instance::load_with(&source(service), &options(service))?;
         }
         for service in &config.standalone {

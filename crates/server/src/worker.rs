@@ -81,6 +81,8 @@ struct Desk {
     turn_work: usize,
     /// Whether somebody in `unread` was put off because a turn took too long for others.
     is_behind: bool,
+    /// A message that is sent back and lies in no received buffer; empty between two events.
+    assembled: Vec<u8>,
     /// Who gets what is broadcast.
     subscriptions: Subscriptions,
     /// Broadcasts that not all subscribers have yet.
@@ -120,6 +122,7 @@ impl<D: Driver> Worker<D> {
             waiting: HashMap::new(),
             turn_work: 0,
             is_behind: false,
+            assembled: Vec::new(),
             subscriptions: Subscriptions::default(),
             fanouts: Fanouts::default(),
             ledger: Ledger::default(),

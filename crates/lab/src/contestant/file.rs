@@ -104,6 +104,9 @@ pub(super) struct Variant {
     pub(super) name: String,
     /// The only scenario that takes it when the contestant is named without a variant.
     pub(super) scenario: Option<String>,
+    /// Whether it takes part only where it is named with its variant.
+    #[serde(default)]
+    pub(super) on_request: bool,
     /// Connections that it is measured with when nothing else is said.
     pub(super) connections: Option<u32>,
     /// Whether it has the amplifying service, if the others have.

@@ -55,11 +55,14 @@ impl Roster {
         &self.contestants
     }
 
-    /// Those that take part in a battle: `ID` means all variants that are not for one scenario
-    /// only. The error is a sentence.
+    /// Those that take part in a battle: `ID` means all variants that are neither for one scenario
+    /// only nor on request. The error is a sentence.
     pub fn participants(&self, names: &[String]) -> Result<Vec<Contestant>, String> {
         let mut chosen = self.select(names)?;
-        chosen.retain(|one| one.variant.scenario.is_none() || names.contains(&one.name()));
+        chosen.retain(|one| {
+            let is_general = one.variant.scenario.is_none() && !one.variant.on_request;
+            is_general || is_named(one, names)
+        });
         Ok(chosen)
     }
 
@@ -67,7 +70,7 @@ impl Roster {
     /// sentence.
     pub fn select(&self, names: &[String]) -> Result<Vec<Contestant>, String> {
         let mut chosen: Vec<Contestant> = Vec::new();
-        for name in names {
+        for (place, name) in names.iter().enumerate() {
             let before = chosen.len();
             for one in &self.contestants {
                 let is_meant = *name == one.id || *name == one.name();
@@ -75,7 +78,11 @@ impl Roster {
                     chosen.push(one.clone());
                 }
             }
-            if chosen.len() == before {
+            // What is on request is named beside the contestant's own name, which has chosen it, too.
+            let is_request = |one: &Contestant| one.variant.on_request && one.name() == *name;
+            let is_first = !names.iter().take(place).any(|earlier| earlier == name);
+            let is_requested = is_first && chosen.iter().any(is_request);
+            if chosen.len() == before && !is_requested {
                 let known: Vec<String> = self.contestants.iter().map(Contestant::name).collect();
                 return Err(format!(
                     "there is no contestant '{name}' that is not named already; there are {}, and \
@@ -106,8 +113,8 @@ impl Roster {
             .collect();
         chosen.retain(|one| {
             let wanted = of_scenario.contains(&one.id).then_some(scenario);
-            let is_named = !one.variant.name.is_empty() && names.contains(&one.name());
-            is_named || is_for(one, wanted)
+            let is_meant = is_for(one, wanted) && !one.variant.on_request;
+            is_meant || is_named(one, names)
         });
         Ok(chosen)
     }
@@ -130,6 +137,11 @@ impl Roster {
             format!("there is no {kind} '{name}' in the lab; there are {known}")
         })
     }
+}
+
+/// Whether it is named with its variant.
+fn is_named(one: &Contestant, names: &[String]) -> bool {
+    !one.variant.name.is_empty() && names.contains(&one.name())
 }
 
 /// A folder as it was read.
@@ -402,9 +414,25 @@ mod tests {
         assert_eq!(names("latency", "moonwire").unwrap(), ["moonwire"]);
         assert_eq!(names("payload-doubling", "moonwire").unwrap().len(), 4);
         assert_eq!(names("payload-doubling", "ws").unwrap(), ["ws"]);
-        let one = names("latency", "moonwire/weight-0.5").unwrap();
-        assert_eq!(one, ["moonwire/weight-0.5"]);
+        for one in ["moonwire/weight-0.5", "moonwire/native"] {
+            assert_eq!(names("latency", one).unwrap(), [one]);
+        }
         assert!(names("latency", "nginx").unwrap_err().contains("no server"));
+    }
+
+    #[test]
+    fn a_battle_has_what_is_on_request_only_by_its_name() {
+        let roster = Roster::load(None).unwrap();
+        let names = |names: &[&str]| -> Vec<String> {
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            let chosen = roster.participants(&names).unwrap();
+            chosen.iter().map(Contestant::name).collect()
+        };
+        assert_eq!(names(&["moonwire", "ws"]), ["moonwire", "ws"]);
+        let both = names(&["moonwire", "moonwire/native"]);
+        assert_eq!(both, ["moonwire", "moonwire/native"]);
+        let twice = ["moonwire/native".to_owned(), "moonwire/native".to_owned()];
+        assert!(roster.participants(&twice).is_err());
     }
 
     const MINE: &str = r#"kind = "server"

@@ -1,5 +1,7 @@
 //! From received bytes to events.
 
+use std::ops::Range;
+
 use moonwire_proto::{CloseCode, Connection, Event, Request};
 
 use super::codec::with_codec;
@@ -393,6 +395,23 @@ impl<'b> Input<'b> {
     /// [`WORK_PER_CALL`]: moonwire_proto::WORK_PER_CALL
     pub fn work(&self) -> usize {
         self.work
+    }
+
+    /// Where in memory the bytes are that were not taken yet. A message whose payload begins there
+    /// was not assembled, and [`last_taken`](Self::last_taken) gives it again.
+    pub fn addresses(&self) -> Range<*const u8> {
+        self.rest().as_ptr_range()
+    }
+
+    /// The last so many bytes that were taken: the payload of a message that was just given and was
+    /// not assembled, because nothing follows it in its frame.
+    pub fn last_taken(&self, length: usize) -> &[u8] {
+        let place = self.taken.saturating_sub(length)..self.taken;
+        match &self.bytes {
+            Bytes::Lent(bytes) => bytes.get(place),
+            Bytes::Own(bytes) => bytes.get(place),
+        }
+        .unwrap_or_default()
     }
 
     /// What was not taken yet.

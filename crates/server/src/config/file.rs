@@ -116,6 +116,7 @@ pub(super) struct ServiceTable {
     #[serde(default)]
     pub(super) depends: Vec<Spanned<String>>,
     pub(super) target: Option<Spanned<String>>,
+    pub(super) builtin: Option<Spanned<String>>,
     pub(super) folder: Option<Spanned<String>>,
     pub(super) instances: Option<Number>,
     pub(super) message_bytes_max: Option<Number>,

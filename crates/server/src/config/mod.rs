@@ -267,6 +267,13 @@ pub enum Execution {
     Threaded,
 }
 
+/// A service that the server answers itself, without Lua.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Builtin {
+    /// Sends each message back.
+    Echo,
+}
+
 /// One service and where it is reached.
 #[derive(Clone, Debug)]
 pub struct Service {
@@ -274,7 +281,9 @@ pub struct Service {
     pub name: String,
     /// The path of its URL, without query.
     pub target: String,
-    /// The folder of its Lua files.
+    /// What answers instead of Lua; None: its Lua file.
+    pub builtin: Option<Builtin>,
+    /// The folder of its Lua files; empty if it is built in.
     pub folder: PathBuf,
     /// Virtual machines, placed on the workers in turn; at least 1.
     pub instances: usize,

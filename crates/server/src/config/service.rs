@@ -15,7 +15,7 @@ use super::file::ServiceTable;
 use super::limits::{Bounded, DAY_MS, GIB};
 use super::sentence::Text;
 use super::{
-    ConfigError, Execution, HEALTH, Limits, METRICS, OnBrokenService, Overrides, Service,
+    Builtin, ConfigError, Execution, HEALTH, Limits, METRICS, OnBrokenService, Overrides, Service,
     StandaloneService,
 };
 use crate::acl::Acl;
@@ -120,11 +120,16 @@ impl Services<'_> {
             return Err(text.error(span, sentence));
         };
         check_target(target.get_ref()).map_err(|sentence| text.error(target.span(), sentence))?;
-        let folder = self.chosen_folder(name, table, span)?;
+        let builtin = self.builtin(name, table, &span)?;
+        let folder = match builtin {
+            Some(_) => PathBuf::new(),
+            None => self.chosen_folder(name, table, span)?,
+        };
         let (workers, bytes) = (self.workers, self.limits.message_bytes_max);
         Ok(Service {
             name: name.to_owned(),
             target: target.get_ref().clone(),
+            builtin,
             folder,
             instances: number.or(
                 "instances",
@@ -169,6 +174,7 @@ impl Services<'_> {
         Ok(Service {
             name: name.to_owned(),
             target,
+            builtin: None,
             folder: app_folder(name, folder)?,
             instances: self.workers,
             message_bytes_max: self.limits.message_bytes_max,
@@ -186,6 +192,34 @@ impl Services<'_> {
             extra_headers: Vec::new(),
             config: serde_json::Value::Object(serde_json::Map::new()),
         })
+    }
+
+    /// What answers instead of Lua, if anything: then there is nothing for Lua in the table.
+    fn builtin(
+        &self,
+        name: &str,
+        table: &ServiceTable,
+        span: &Range<usize>,
+    ) -> Result<Option<Builtin>, ConfigError> {
+        let Some(builtin) = &table.builtin else {
+            return Ok(None);
+        };
+        let answer = match builtin.get_ref().as_str() {
+            "echo" => Builtin::Echo,
+            other => {
+                let sentence = format!("builtin = \"{other}\" must be \"echo\"");
+                return Err(self.text.error(builtin.span(), sentence));
+            }
+        };
+        if let Some(key) = lua_key(table) {
+            let sentence = format!("[services.{name}] is built in, so it has no `{key}`");
+            return Err(self.text.error(span.clone(), sentence));
+        }
+        if self.overrides.apps.iter().any(|(app, _)| app == name) {
+            let sentence = format!("--app: `{name}` is built in, so it has no folder");
+            return Err(ConfigError::new(sentence));
+        }
+        Ok(Some(answer))
     }
 
     /// The folder of a service: what the command line says, or the file.
@@ -334,6 +368,7 @@ fn check_targets(
 fn reactive_key(table: &ServiceTable) -> Option<&'static str> {
     let keys = [
         ("target", table.target.is_some()),
+        ("builtin", table.builtin.is_some()),
         ("message_bytes_max", table.message_bytes_max.is_some()),
         ("execution", table.execution.is_some()),
         ("protocol", table.protocol.is_some()),
@@ -343,6 +378,23 @@ fn reactive_key(table: &ServiceTable) -> Option<&'static str> {
         ("allowed_origins", table.allowed_origins.is_some()),
         ("acl", table.acl.is_some()),
         ("extra_headers", !table.extra_headers.is_empty()),
+    ];
+    let found = keys.into_iter().find(|(_, is_there)| *is_there);
+    found.map(|(key, _)| key)
+}
+
+/// A key of this table that only a service in Lua can have.
+fn lua_key(table: &ServiceTable) -> Option<&'static str> {
+    let keys = [
+        ("folder", table.folder.is_some()),
+        ("instances", table.instances.is_some()),
+        ("memory_bytes_max", table.memory_bytes_max.is_some()),
+        ("callback_timeout_ms", table.callback_timeout_ms.is_some()),
+        ("execution", table.execution.is_some()),
+        ("protocol", table.protocol.is_some()),
+        ("preload", !table.preload.is_empty()),
+        ("sandbox", table.sandbox.is_some()),
+        ("config", !table.config.is_empty()),
     ];
     let found = keys.into_iter().find(|(_, is_there)| *is_there);
     found.map(|(key, _)| key)

@@ -139,6 +139,7 @@ impl Desk {
                 connection.session.keep(input);
                 break;
             }
+            let ahead = input.addresses();
             let Some(event) = connection.session.poll(&mut input, now) else {
                 share.look(&input);
                 break;
@@ -159,6 +160,17 @@ impl Desk {
                     service.bytes_in.add(payload.len() as u64);
                     share.delivered_bytes += payload.len();
                     let reaction = scripts.message(place, handler, opcode, payload, effects);
+                    if reaction == Reaction::SendBack {
+                        let length = payload.len();
+                        let is_lent = ahead.contains(&payload.as_ptr());
+                        if !is_lent {
+                            self.assembled.extend_from_slice(payload);
+                        }
+                        let lent = is_lent.then(|| input.last_taken(length));
+                        self.send_back(place, handler, opcode, lent, driver);
+                        share.compression_work += take_compression_work();
+                        continue;
+                    }
                     self.apply(place, effects, driver);
                     share.compression_work += take_compression_work();
                     self.react(place, handler, reaction, driver);
@@ -219,6 +231,25 @@ impl Desk {
         self.relieve(driver);
     }
 
+    /// Sends a message back to where it came from: what was received, or what was assembled.
+    fn send_back(
+        &mut self,
+        place: Place,
+        handler: Handler,
+        opcode: Opcode,
+        lent: Option<&[u8]>,
+        driver: &mut impl Driver,
+    ) {
+        let mut assembled = std::mem::take(&mut self.assembled);
+        let payload = lent.unwrap_or(&assembled);
+        let fragment_bytes = self.shared.limits.fragment_bytes;
+        self.send(place, handler, opcode, payload, fragment_bytes, driver);
+        if assembled.capacity() <= ASSEMBLED_BYTES_KEPT {
+            assembled.clear();
+            self.assembled = assembled;
+        }
+    }
+
     /// Does what a callback of the instance at `place` wants done.
     pub(super) fn apply(&mut self, place: Place, effects: &Effects, driver: &mut impl Driver) {
         let service = &self.stats.services[usize::from(place.service)];
@@ -275,7 +306,8 @@ impl Desk {
             self.catch_up(place, handler, driver);
         }
         match reaction {
-            Reaction::Continue => {}
+            // What is sent back has been sent.
+            Reaction::Continue | Reaction::SendBack => {}
             Reaction::Later => {
                 if let Some(connection) = self.connections.of_handler(handler, place) {
                     connection.session.hold();
@@ -376,6 +408,10 @@ const WORK_PER_EVENT: usize = 192;
 /// What compressing the answers may take before the rest of a connection's input waits for the next
 /// turn: a millisecond.
 const COMPRESSION_WORK_PER_READ: usize = 1 << 20;
+
+/// A worker keeps no more memory than this for messages that are sent back: each of the same size
+/// would have it allocated anew, and the long ones take longer than that.
+const ASSEMBLED_BYTES_KEPT: usize = 256 << 10;
 
 /// Bytes of messages after which the rest of a connection's input waits for the next turn. One
 /// read (256 KiB) can hold messages that inflate to a thousand times as much, and a service takes

@@ -24,6 +24,8 @@ pub(crate) enum Reaction {
     Continue,
     /// The callback did not return true: this connection ends, the instance stays.
     Close,
+    /// The message itself is the answer.
+    SendBack,
     /// The message was none of its protocol: this connection ends, the instance stays.
     Refuse(Refusal),
     /// The callback raised an error or was stopped: this connection ends, the instance stays.

@@ -10,7 +10,7 @@ use moonwire_lua::{
 
 use super::resident::{Reaction, Resident};
 use super::threaded::Threaded;
-use crate::config::{Execution, REPLIES_EXPECTED, Service};
+use crate::config::{Builtin, Execution, REPLIES_EXPECTED, Service};
 use crate::shared::Shared;
 
 /// The instances of one worker, by service.
@@ -32,6 +32,8 @@ enum Seat {
     Inline(Box<Resident>),
     /// On one of its own.
     Threaded(Threaded),
+    /// Nowhere: the worker sends each message back.
+    Echo,
 }
 
 /// One instance of one service, on the worker that asks.
@@ -108,6 +110,7 @@ impl Scripts {
                 effects.clear();
                 threaded.message(handler, opcode, payload)
             }
+            Some(Seat::Echo) => Reaction::SendBack,
             None => Reaction::Failed,
         }
     }
@@ -126,6 +129,10 @@ impl Scripts {
                 threaded.disconnect(handler);
                 Reaction::Later
             }
+            Some(Seat::Echo) => {
+                effects.clear();
+                Reaction::Continue
+            }
             None => Reaction::Failed,
         }
     }
@@ -139,7 +146,7 @@ impl Scripts {
     pub(crate) fn is_half_empty(&self, place: Place) -> bool {
         match self.seat(place) {
             Some(Seat::Threaded(threaded)) => threaded.is_half_empty(),
-            Some(Seat::Inline(_)) | None => true,
+            Some(Seat::Inline(_) | Seat::Echo) | None => true,
         }
     }
 
@@ -153,6 +160,7 @@ impl Scripts {
                     threaded.begin_shutdown();
                     threads.push(&*threaded);
                 }
+                Seat::Echo => {}
             }
         }
         // Together: the process ends at a fixed time.
@@ -188,6 +196,9 @@ fn seats(
     count: usize,
 ) -> Result<Vec<Seat>, ScriptError> {
     let service = &shared.services[index];
+    if let Some(Builtin::Echo) = service.builtin {
+        return Ok(std::iter::repeat_with(|| Seat::Echo).take(count).collect());
+    }
     let seat = |instance| {
         let source = source(service);
         let options = LoadOptions {

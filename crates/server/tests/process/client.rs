@@ -109,6 +109,18 @@ impl Client {
         self.write(&bytes);
     }
 
+    /// Sends something once what was sent before has most likely been read.
+    pub(crate) fn send_rest_late(&mut self, bytes: &[u8]) {
+        std::thread::sleep(Duration::from_millis(20));
+        self.write(bytes);
+    }
+
+    /// The same connection, for another thread.
+    pub(crate) fn again(&self) -> Self {
+        let stream = self.stream.try_clone().unwrap();
+        Self { stream }
+    }
+
     /// The next byte, whatever it is.
     pub(crate) fn byte(&mut self) -> u8 {
         self.take::<1>()[0]

@@ -138,6 +138,19 @@ fn words_that_a_key_does_not_know_are_named_with_those_that_it_does() {
             "moonwire.toml:2: `ca` names ",
         ),
         (
+            "[services.e]\ntarget = '/e'\nbuiltin = 'reverse'\n",
+            "moonwire.toml:3: builtin = \"reverse\" must be \"echo\"",
+        ),
+        (
+            "[services.e]\ntarget = '/e'\nbuiltin = 'echo'\ninstances = 2\n",
+            "moonwire.toml:1: [services.e] is built in, so it has no `instances`",
+        ),
+        (
+            "[services.e]\nstandalone = true\nbuiltin = 'echo'\n",
+            "moonwire.toml:1: [services.e] is standalone and serves no connections, so it has no \
+             `builtin`",
+        ),
+        (
             "[limits]\nbusy_status = 404\n",
             "moonwire.toml:2: busy_status = 404 must be 503 or 403",
         ),

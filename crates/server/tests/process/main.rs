@@ -7,6 +7,7 @@
 //! - `handover`: connections on their way to a worker that is busy
 //! - `configuration`: one sentence for each mistake
 //! - `broadcast`: standalone services, broadcasts and queues
+//! - `builtin`: the echo without Lua
 //! - `callbacks`: those that take too long, and those on a thread of their own
 //! - `cws`: services that connect to other servers
 //! - `lapps`: the LAppS protocol
@@ -21,6 +22,7 @@
 
 mod addresses;
 mod broadcast;
+mod builtin;
 mod callbacks;
 mod client;
 mod configuration;
