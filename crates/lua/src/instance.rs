@@ -2,14 +2,16 @@
 
 use std::cell::RefCell;
 use std::mem;
+use std::net::SocketAddr;
 use std::rc::Rc;
 
-use mlua::{Function, Lua};
-use moonwire_proto::Opcode;
+use mlua::{Error, Function, Lua, Value};
+use moonwire_proto::{Opcode, Request};
 
 use crate::document::{self, Ledger, Problem};
 use crate::effects::{EffectLimits, Effects};
 use crate::error::ScriptError;
+use crate::handshake::{self, HandshakeAnswer};
 use crate::lapps;
 use crate::live::{Handler, Live};
 use crate::loaded::Loaded;
@@ -26,6 +28,7 @@ pub struct Instance {
     callbacks: Callbacks,
     turn: SharedTurn,
     protocol: Protocol,
+    has_handshake: bool,
 }
 
 /// What the server does with the connection after a message.
@@ -82,6 +85,7 @@ impl Instance {
             .map_err(|error| loaded.unprepared(&error))?;
         loaded.run_file(&CALLBACKS)?;
         Ok(Self {
+            has_handshake: loaded.has_callback(ON_HANDSHAKE)?,
             loaded,
             callbacks,
             turn,
@@ -94,6 +98,37 @@ impl Instance {
         let turn = TurnGuard::begin(&self.turn, effects);
         let start = || self.callbacks.start.call::<()>(());
         let result = self.loaded.call("onStart", start);
+        drop(turn);
+        result
+    }
+
+    /// Whether the service answers handshakes itself.
+    pub fn has_handshake(&self) -> bool {
+        self.has_handshake
+    }
+
+    /// Runs `onHandshake` with the request of a connection from `peer`, which the service does not
+    /// know of yet. To be called only if it [has](Self::has_handshake) that.
+    pub fn handshake(
+        &mut self,
+        request: &Request,
+        peer: SocketAddr,
+        effects: &mut Effects,
+    ) -> Result<HandshakeAnswer, ScriptError> {
+        let turn = TurnGuard::begin(&self.turn, effects);
+        let result = self.loaded.call(ON_HANDSHAKE, || {
+            let lua = &self.loaded.lua;
+            // A full machine gets one collection and one more try.
+            let table = handshake::table(lua, request, peer).or_else(|_| {
+                lua.gc_collect()?;
+                handshake::table(lua, request, peer)
+            });
+            let Ok(table) = table else {
+                return Ok(HandshakeAnswer::DoesNotFit);
+            };
+            let (answer, more): (Value, Value) = self.callbacks.handshake.call(table)?;
+            handshake::read(&answer, &more, request).map_err(Error::runtime)
+        });
         drop(turn);
         result
     }
@@ -197,23 +232,26 @@ impl Instance {
     }
 }
 
-/// The four ways into the service (prelude/callbacks.lua).
+/// The ways into the service (prelude/callbacks.lua).
 struct Callbacks {
     message: Function,
     disconnect: Function,
     start: Function,
     shutdown: Function,
+    handshake: Function,
 }
 
 impl Callbacks {
     fn create(lua: &Lua, service: &str) -> mlua::Result<Self> {
         let code = include_str!("prelude/callbacks.lua");
-        let (message, disconnect, start, shutdown) = modules::run_prelude(lua, code, service)?;
+        let (message, disconnect, start, shutdown, handshake) =
+            modules::run_prelude(lua, code, service)?;
         Ok(Self {
             message,
             disconnect,
             start,
             shutdown,
+            handshake,
         })
     }
 }
@@ -254,6 +292,9 @@ impl Drop for TurnGuard<'_> {
 /// What a client is told whose message would take the rest of the memory: it is no failure of the
 /// service, which goes on.
 const DOES_NOT_FIT: &str = "the message does not fit the memory of the service";
+
+/// The function that a reactive service may have besides.
+const ON_HANDSHAKE: &str = "onHandshake";
 
 /// The functions that every reactive service must have.
 const CALLBACKS: [&str; 4] = ["onStart", "onMessage", "onDisconnect", "onShutdown"];

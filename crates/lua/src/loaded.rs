@@ -128,6 +128,30 @@ impl Loaded {
         Ok(())
     }
 
+    /// Whether the service has this function, which it need not have. One that it inherits counts,
+    /// too; a table that raises an error for what it does not have does not have it.
+    pub(crate) fn has_callback(&self, callback: &'static str) -> Result<bool, ScriptError> {
+        let failed = |error| self.failed(&error, LOADING);
+        let globals = self.lua.globals();
+        let service: Table = globals.raw_get(self.name()).map_err(failed)?;
+        let own: Value = service.raw_get(callback).map_err(failed)?;
+        if own.is_nil() {
+            return match self.call(LOADING, || service.get::<Value>(callback)) {
+                Ok(found) => Ok(found.is_function()),
+                Err(ScriptError::Raised { .. }) => Ok(false),
+                Err(error) => Err(error),
+            };
+        }
+        if own.is_function() {
+            return Ok(true);
+        }
+        Err(ScriptError::NoCallback {
+            at: Box::new(self.place.clone()),
+            callback,
+            found: error::lua_type(&own),
+        })
+    }
+
     /// The service's name.
     pub(crate) fn name(&self) -> &str {
         &self.place.service

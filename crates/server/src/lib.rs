@@ -31,8 +31,9 @@ mod worker;
 pub use acl::{Acl, AclPolicy};
 pub use cidr::Cidr;
 pub use config::{
-    Builtin, Config, ConfigError, Execution, LappsConversion, LappsHome, Limits, LogFormat, OnBrokenService,
-    OutgoingTls, Overrides, QueuePolicy, Service, StandaloneService, Tls, check_log_filter,
+    Builtin, Config, ConfigError, Execution, LappsConversion, LappsHome, Limits, LogFormat,
+    OnBrokenService, OutgoingTls, Overrides, QueuePolicy, Service, StandaloneService, Tls,
+    check_log_filter,
 };
 pub use error::ServerError;
 pub use origin::AllowedOrigins;

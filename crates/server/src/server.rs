@@ -7,18 +7,18 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use moonwire_lua::{Instance, STACK_BYTES, Standalone};
+use moonwire_lua::{STACK_BYTES, Standalone};
 use moonwire_net::{Driver, EpollDriver, ListenOptions, ServerTls, TlsVersions};
 use tracing::error;
 
 use crate::background::{self, Background, Nowhere};
-use crate::config::{Config, Limits, OutgoingTls, Service, Tls};
+use crate::config::{Config, Limits, OutgoingTls, Tls};
 use crate::error::ServerError;
 use crate::metrics;
 use crate::outgoing::Outgoing;
 use crate::process;
 use crate::shared::Shared;
-use crate::worker::{Scripts, Worker, options, source};
+use crate::worker::{Scripts, Worker, check_service};
 
 /// A running server: one thread for each worker. Dropping it does not stop it; [`Stopper::stop`]
 /// and then [`wait`](Self::wait) do.
@@ -35,9 +35,8 @@ impl Server {
     pub fn check(config: &Config) -> Result<(), ServerError> {
         load_tls(config.tls.as_ref(), config.tls_versions)?;
         outgoing(&config.client_tls)?;
-        let in_lua = |service: &&Service| service.builtin.is_none();
-        for service in config.services.iter().filter(in_lua) {
-            Instance::load_with(&source(service), &options(service))?;
+        for service in &config.services {
+            check_service(service)?;
         }
         for service in &config.standalone {
             let (source, options) = (background::source(service), background::options(service));

@@ -182,8 +182,12 @@ pub(crate) enum HandshakeFailure {
     CrowdedOut,
     /// The peer went away.
     Gone,
+    /// `onHandshake` raised an error (500) or was stopped (503).
+    HookFailed,
     /// A path without a service (404).
     NotFound,
+    /// `onHandshake` said so, with a status of its own.
+    Refused,
     /// Its source address had too many connections.
     SourceConnections,
     /// Its source address asked for connections too fast.
@@ -200,7 +204,7 @@ pub(crate) enum HandshakeFailure {
 
 impl HandshakeFailure {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Broken,
         Self::Acl,
         Self::BadRequest,
@@ -208,7 +212,9 @@ impl HandshakeFailure {
         Self::CrossSite,
         Self::CrowdedOut,
         Self::Gone,
+        Self::HookFailed,
         Self::NotFound,
+        Self::Refused,
         Self::SourceConnections,
         Self::SourceRate,
         Self::Stopping,
@@ -227,7 +233,9 @@ impl HandshakeFailure {
             Self::CrossSite => "cross_site",
             Self::CrowdedOut => "crowded_out",
             Self::Gone => "gone",
+            Self::HookFailed => "hook_failed",
             Self::NotFound => "not_found",
+            Self::Refused => "refused",
             Self::SourceConnections => "source_connections",
             Self::SourceRate => "source_rate",
             Self::Stopping => "stopping",

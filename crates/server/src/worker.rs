@@ -12,6 +12,7 @@ mod deliver;
 mod depart;
 mod done;
 mod handshakes;
+mod hook;
 mod ledger;
 mod resident;
 mod scripts;
@@ -41,7 +42,7 @@ use handshakes::Handshakes;
 use ledger::Ledger;
 pub(crate) use resident::log_failure;
 use scripts::Place;
-pub(crate) use scripts::{Scripts, options, source};
+pub(crate) use scripts::{Scripts, check_service};
 use subscriptions::Subscriptions;
 pub(crate) use threaded::Done;
 

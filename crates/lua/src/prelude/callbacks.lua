@@ -19,4 +19,8 @@ local function onShutdown()
   globals[name].onShutdown()
 end
 
-return onMessage, onDisconnect, onStart, onShutdown
+local function onHandshake(request)
+  return globals[name].onHandshake(request)
+end
+
+return onMessage, onDisconnect, onStart, onShutdown, onHandshake

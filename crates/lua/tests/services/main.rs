@@ -12,6 +12,8 @@ mod bounds;
 mod contract;
 /// Calls within calls, down to the end of the native stack.
 mod depth;
+/// onHandshake.
+mod handshake;
 /// Writing services for tests.
 mod harness;
 /// moonwire.json.

@@ -152,6 +152,31 @@ fn the_server_measures_a_client_that_sends_back() {
     assert_eq!(client.close_code(), 1008);
 }
 
+#[test]
+fn who_has_logged_in_is_known_by_a_cookie() {
+    let server = serve("login");
+    for (target, cookie) in [
+        ("/login", "theme=dark"),
+        ("/login?token=open-the-door", "session=guessed"),
+        ("/login?token=", "session="),
+    ] {
+        let refused = Client::with_cookie(&server, target, cookie);
+        let (status, body) = refused.map(|_| ()).unwrap_err();
+        assert_eq!(status, 401, "{target} {cookie}");
+        assert!(body.starts_with("connect with ?token="), "{body}");
+    }
+    let (_, set) = Client::with_cookie(&server, "/login?token=open-sesame", "a=b").unwrap();
+    let set = set.expect("a cookie for the next time");
+    assert!(set.contains("; HttpOnly; SameSite=Strict"), "{set}");
+    let cookie = set.split(';').next().unwrap();
+    let (mut client, set) = Client::with_cookie(&server, "/login", cookie).unwrap();
+    assert_eq!(set, None);
+    client.say(json!("hello"));
+    assert_eq!(client.hear(), json!("hello"));
+    drop(client);
+    assert_eq!(server.terminate().code(), Some(0));
+}
+
 /// Point 51 of the compatibility with LAppS.
 #[test]
 fn the_dialogue_of_echo_lapps() {

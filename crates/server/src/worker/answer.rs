@@ -1,5 +1,6 @@
 //! Answers to requests: a service, another worker that has it, or a plain response.
 
+use moonwire_lua::Effects;
 use moonwire_net::{Driver, Session, SocketId, Transport};
 use moonwire_proto::{Acceptance, Request, refusal};
 use tracing::warn;
@@ -48,6 +49,7 @@ impl Desk {
         socket: SocketId,
         asked: Asked,
         scripts: &mut Scripts,
+        effects: &mut Effects,
         driver: &mut impl Driver,
     ) {
         match asked.route {
@@ -86,7 +88,7 @@ impl Desk {
                 let reason = HandshakeFailure::CrossSite;
                 self.reply(socket, 403, &[TEXT], CROSS_SITE, Some(reason));
             }
-            Route::Service(service) => self.place(socket, service, scripts, driver),
+            Route::Service(service) => self.place(socket, service, scripts, effects, driver),
         }
     }
 
@@ -106,12 +108,23 @@ impl Desk {
         !is_admitted
     }
 
-    /// Accepts the connection for the instance at `place`, unless there are too many already.
-    pub(super) fn admit(&mut self, socket: SocketId, place: Place) {
+    /// Accepts the connection for the instance at `place`, unless there are too many already or the
+    /// service refuses it.
+    pub(super) fn admit(
+        &mut self,
+        socket: SocketId,
+        place: Place,
+        scripts: &mut Scripts,
+        effects: &mut Effects,
+        driver: &mut impl Driver,
+    ) {
         let handler = self.connections.name(self.worker, socket);
         let is_full = self.connections.open() >= self.shared.limits.connections_per_worker_max;
         let (Some(handler), false) = (handler, is_full) else {
             return self.refuse_busy(socket);
+        };
+        let Some(opening) = self.ask_service(socket, place, scripts, effects, driver) else {
+            return;
         };
         let shared = &self.shared;
         let service = &shared.services[usize::from(place.service)];
@@ -126,10 +139,12 @@ impl Desk {
             let mut offers = request.into_iter().flat_map(Request::subprotocols);
             is_subprotocol_forced || offers.any(|offer| offer == *name)
         };
-        let subprotocol = service.subprotocol.as_deref().filter(offered);
+        let configured = service.subprotocol.as_deref().filter(offered);
+        let subprotocol = opening.subprotocol.as_deref().or(configured);
         let headers: Vec<_> = service
             .extra_headers
             .iter()
+            .chain(&opening.headers)
             .map(|(name, value)| (&**name, &**value))
             .collect();
         let acceptance = Acceptance {
@@ -174,7 +189,7 @@ impl Desk {
     }
 
     /// A plain response, after which the connection is over.
-    fn reply(
+    pub(super) fn reply(
         &mut self,
         socket: SocketId,
         status: u16,
@@ -187,11 +202,18 @@ impl Desk {
             None => self.stats.requests.add(1),
         }
         let mut response = refusal(status, headers, body).expect("our own header fields are valid");
+        if let Some(connection) = self.connections.of_socket(socket)
+            && connection.session.request().is_some_and(Request::is_head)
+        {
+            response.truncate(response.len() - body.len());
+        }
+        self.end_handshake(socket, &response);
+    }
+
+    /// The last that is sent there.
+    pub(super) fn end_handshake(&mut self, socket: SocketId, response: &[u8]) {
         if let Some(connection) = self.connections.of_socket(socket) {
-            if connection.session.request().is_some_and(Request::is_head) {
-                response.truncate(response.len() - body.len());
-            }
-            connection.session.refuse(&response);
+            connection.session.refuse(response);
             self.connections.change(socket, Stage::Over);
         }
     }
@@ -244,7 +266,16 @@ impl<D: Driver> Worker<D> {
         match self.scripts.choose(service) {
             // It waited for this worker for longer than a handshake may take.
             _ if is_late => self.desk.refuse_busy(socket),
-            Some(place) if self.phase == Phase::Serving => self.desk.admit(socket, place),
+            Some(place) if self.phase == Phase::Serving => {
+                let Self {
+                    desk,
+                    scripts,
+                    effects,
+                    driver,
+                    ..
+                } = self;
+                desk.admit(socket, place, scripts, effects, driver);
+            }
             Some(_) | None => self.desk.refuse_stopping(socket),
         }
         // What the client sent behind its request came along.

@@ -5,6 +5,7 @@
 //! `connection_weight`, and the events that wait there. The counters of other workers are those of
 //! their last turn.
 
+use moonwire_lua::Effects;
 use moonwire_net::{Driver, SocketId};
 
 use super::Desk;
@@ -19,13 +20,14 @@ impl Desk {
         socket: SocketId,
         service: u16,
         scripts: &mut Scripts,
+        effects: &mut Effects,
         driver: &mut impl Driver,
     ) {
         let others = self.owners_by_weight(service);
         let is_here = scripts.has(service);
         if is_here && !self.is_outweighed(&others) {
             if let Some(place) = scripts.choose(service) {
-                self.admit(socket, place);
+                self.admit(socket, place, scripts, effects, driver);
             }
             return;
         }
@@ -44,7 +46,7 @@ impl Desk {
             // The lighter ones have no room for it, but this one has an instance.
             None if is_here => {
                 if let Some(place) = scripts.choose(service) {
-                    self.admit(socket, place);
+                    self.admit(socket, place, scripts, effects, driver);
                 }
             }
             None => self.refuse_busy(socket),

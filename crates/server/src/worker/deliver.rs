@@ -177,7 +177,7 @@ impl Desk {
                 }
                 SessionEvent::Request(request) => {
                     let asked = Asked::new(request, &self.shared);
-                    self.answer(socket, asked, scripts, driver);
+                    self.answer(socket, asked, scripts, effects, driver);
                 }
                 SessionEvent::Closed { .. } => self.depart(socket, None, scripts, effects, driver),
                 SessionEvent::Failed(error) => {

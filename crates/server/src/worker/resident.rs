@@ -1,10 +1,13 @@
 //! An instance of a service, and its successor once it has used up its memory.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use moonwire_lua::{
-    Effects, Handler, Instance, LoadOptions, Opcode, Outcome, Refusal, ScriptError, ServiceSource,
+    Effects, Handler, HandshakeAnswer, Instance, LoadOptions, Opcode, Outcome, Refusal,
+    ScriptError, ServiceSource,
 };
+use moonwire_proto::Request;
 use tracing::{error, warn};
 
 /// An instance that has been started. It stays on its thread.
@@ -15,6 +18,8 @@ pub(super) struct Resident {
     retry_at: Instant,
     source: ServiceSource,
     options: LoadOptions,
+    /// Whether it answers handshakes, also while there is no instance: then it fails them.
+    has_handshake: bool,
 }
 
 /// What the service thinks of its connection after a callback.
@@ -37,11 +42,26 @@ pub(crate) enum Reaction {
     Later,
 }
 
+/// What the service thinks of a request.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Greeting {
+    /// It has an answer.
+    Answer(HandshakeAnswer),
+    /// The callback raised an error.
+    Failed,
+    /// The callback took too long and was stopped.
+    Late,
+    /// The instance has used up its memory and is another one now.
+    Replaced,
+}
+
 impl Resident {
     /// Loads and starts an instance.
     pub(super) fn start(source: ServiceSource, options: LoadOptions) -> Result<Self, ScriptError> {
+        let instance = start(&source, &options)?;
         Ok(Self {
-            instance: Some(start(&source, &options)?),
+            has_handshake: instance.has_handshake(),
+            instance: Some(instance),
             retry_at: Instant::now(),
             source,
             options,
@@ -56,10 +76,7 @@ impl Resident {
         payload: &[u8],
         effects: &mut Effects,
     ) -> Reaction {
-        if self.instance.is_none() && Instant::now() >= self.retry_at {
-            self.replace();
-        }
-        let Some(instance) = &mut self.instance else {
+        let Some(instance) = self.revived() else {
             return Reaction::Failed;
         };
         match instance.message(handler, opcode, payload, effects) {
@@ -67,6 +84,46 @@ impl Resident {
             Ok(Outcome::Stop) => Reaction::Close,
             Ok(Outcome::Refused(refusal)) => Reaction::Refuse(refusal),
             Err(failure) => self.failed(&failure, handler),
+        }
+    }
+
+    /// The instance; one that could not be replaced before is tried again.
+    fn revived(&mut self) -> Option<&mut Instance> {
+        if self.instance.is_none() && Instant::now() >= self.retry_at {
+            self.replace();
+        }
+        self.instance.as_mut()
+    }
+
+    /// Whether the service answers handshakes.
+    pub(super) fn has_handshake(&self) -> bool {
+        self.has_handshake
+    }
+
+    /// Runs `onHandshake`; an error is logged here.
+    pub(super) fn handshake(
+        &mut self,
+        request: &Request,
+        peer: SocketAddr,
+        effects: &mut Effects,
+    ) -> Greeting {
+        effects.clear();
+        let Some(instance) = self.revived() else {
+            return Greeting::Failed;
+        };
+        match instance.handshake(request, peer, effects) {
+            Ok(answer) => Greeting::Answer(answer),
+            Err(failure) => {
+                log_failure(&failure, None);
+                match failure {
+                    ScriptError::Overran { .. } => Greeting::Late,
+                    ScriptError::OutOfMemory { .. } => {
+                        self.begin_anew();
+                        Greeting::Replaced
+                    }
+                    _ => Greeting::Failed,
+                }
+            }
         }
     }
 
@@ -95,10 +152,14 @@ impl Resident {
         if !matches!(failure, ScriptError::OutOfMemory { .. }) {
             return Reaction::Failed;
         }
+        self.begin_anew();
+        Reaction::Replaced
+    }
+
+    fn begin_anew(&mut self) {
         // Its memory goes first.
         self.instance = None;
         self.replace();
-        Reaction::Replaced
     }
 
     fn replace(&mut self) {

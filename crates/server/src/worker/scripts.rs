@@ -1,14 +1,17 @@
 //! The service instances that live on one worker.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use moonwire_lua::{
-    EffectLimits, Effects, Handler, LoadOptions, Opcode, ScriptError, ServiceSource,
+    EffectLimits, Effects, Handler, Instance, LoadOptions, Opcode, ScriptError, ServiceSource,
 };
 
-use super::resident::{Reaction, Resident};
+use moonwire_proto::Request;
+
+use super::resident::{Greeting, Reaction, Resident};
 use super::threaded::Threaded;
 use crate::config::{Builtin, Execution, REPLIES_EXPECTED, Service};
 use crate::shared::Shared;
@@ -93,6 +96,22 @@ impl Scripts {
         }
         local.next = (local.next + 1) % local.instances.len();
         Some(Place { service, instance })
+    }
+
+    /// Runs `onHandshake`, if the service has it; an error is logged.
+    pub(super) fn handshake(
+        &mut self,
+        place: Place,
+        request: &Request,
+        peer: SocketAddr,
+        effects: &mut Effects,
+    ) -> Option<Greeting> {
+        match self.seat_mut(place) {
+            Some(Seat::Inline(resident)) if resident.has_handshake() => {
+                Some(resident.handshake(request, peer, effects))
+            }
+            Some(Seat::Inline(_) | Seat::Threaded(_) | Seat::Echo) | None => None,
+        }
     }
 
     /// Runs `onMessage`, or has it run; an error is logged, with its traceback.
@@ -222,6 +241,29 @@ fn seats(
         }
     };
     (0..count).map(seat).collect()
+}
+
+/// Loads an instance and does not start it, to see whether it could be.
+pub(crate) fn check_service(service: &Service) -> Result<(), ScriptError> {
+    if service.builtin.is_some() {
+        return Ok(());
+    }
+    let instance = Instance::load_with(&source(service), &options(service))?;
+    match service.execution {
+        Execution::Inline => Ok(()),
+        Execution::Threaded => check_threaded(&service.name, instance.has_handshake()),
+    }
+}
+
+/// A request would have to wait for the thread, and with it all that follows on the connection.
+pub(super) fn check_threaded(name: &str, has_handshake: bool) -> Result<(), ScriptError> {
+    match has_handshake {
+        false => Ok(()),
+        true => Err(ScriptError::Source {
+            service: name.to_owned(),
+            reason: "it has onHandshake, for which its execution must be \"inline\"".to_owned(),
+        }),
+    }
 }
 
 /// How much each instance of `service` may use. One callback may send as many of the largest

@@ -15,7 +15,7 @@ use moonwire_lua::{
 use tracing::{error, warn};
 
 use super::resident::{Reaction, Resident};
-use super::scripts::Place;
+use super::scripts::{Place, check_threaded};
 use crate::mailbox::Mailbox;
 use crate::shared::Shared;
 
@@ -180,7 +180,11 @@ impl Member {
         options: LoadOptions,
         ready: &Sender<Result<(), ScriptError>>,
     ) {
-        let started = Resident::start(source, options);
+        let name = source.name.clone();
+        let started = Resident::start(source, options).and_then(|resident| {
+            check_threaded(&name, resident.has_handshake())?;
+            Ok(resident)
+        });
         let mut resident = match started {
             Ok(resident) => resident,
             Err(failure) => return drop(ready.send(Err(failure))),

@@ -72,7 +72,10 @@ fn what_comes_in_one_read_is_answered_in_order() {
             (BINARY, "three"),
         ] {
             let answer = client.receive();
-            assert_eq!((answer.opcode, &*answer.payload), (opcode, payload.as_bytes()));
+            assert_eq!(
+                (answer.opcode, &*answer.payload),
+                (opcode, payload.as_bytes())
+            );
         }
         // In two reads, the second of which begins within the payload.
         let (begin, end) = (frame(TEXT, b"halves"), 9);

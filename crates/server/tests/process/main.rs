@@ -10,6 +10,7 @@
 //! - `builtin`: the echo without Lua
 //! - `callbacks`: those that take too long, and those on a thread of their own
 //! - `cws`: services that connect to other servers
+//! - `hooks`: onHandshake
 //! - `lapps`: the LAppS protocol
 //! - `round_trips`: pings of the server, and what it tells of them
 //! - `starting`: the order of services, and services that cannot start
@@ -30,6 +31,7 @@ mod cws;
 mod ending;
 mod fixture;
 mod handover;
+mod hooks;
 mod lapps;
 mod limits;
 mod messages;

@@ -4,7 +4,7 @@ use std::net::TcpStream;
 
 use serde_json::Value;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::{self, Message, WebSocket};
+use tokio_tungstenite::tungstenite::{self, HandshakeError, Message, WebSocket};
 
 use super::cbor;
 use crate::harness::{PATIENCE, Server};
@@ -28,6 +28,33 @@ impl Client {
         }
         let (socket, _) = tungstenite::client(request, stream).unwrap();
         Self(socket)
+    }
+
+    /// With a `Cookie`, and what the server wants kept as one; or the status and the body of what it
+    /// answers instead.
+    pub(crate) fn with_cookie(
+        server: &Server,
+        target: &str,
+        cookie: &str,
+    ) -> Result<(Self, Option<String>), (u16, String)> {
+        let stream = TcpStream::connect(server.address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let url = format!("ws://{}{target}", server.address());
+        let mut request = url.into_client_request().unwrap();
+        let cookie = cookie.parse().unwrap();
+        request.headers_mut().insert("Cookie", cookie);
+        match tungstenite::client(request, stream) {
+            Ok((socket, response)) => {
+                let cookie = response.headers().get("set-cookie");
+                let cookie = cookie.map(|value| value.to_str().unwrap().to_owned());
+                Ok((Self(socket), cookie))
+            }
+            Err(HandshakeError::Failure(tungstenite::Error::Http(response))) => {
+                let body = response.body().clone().unwrap_or_default();
+                Err((response.status().as_u16(), String::from_utf8(body).unwrap()))
+            }
+            Err(error) => panic!("{error}"),
+        }
     }
 
     pub(crate) fn send_text(&mut self, text: &str) {

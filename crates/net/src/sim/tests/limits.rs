@@ -189,7 +189,10 @@ fn a_ping_is_sent_when_the_idle_time_is_over_and_answered_within_its_own() {
         raw.until(LAST_MOMENT);
         assert_eq!(raw.received, [], "not yet");
         raw.until(TIMEOUT);
-        assert_eq!((raw.received.len(), &raw.received[..2]), (10, &[0x89, 8][..]));
+        assert_eq!(
+            (raw.received.len(), &raw.received[..2]),
+            (10, &[0x89, 8][..])
+        );
         raw.until(TIMEOUT + LAST_MOMENT);
         if is_answered {
             raw.send(&frame(0x8a, b""));

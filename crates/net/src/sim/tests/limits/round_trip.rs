@@ -123,7 +123,11 @@ fn a_pong_that_was_kept_measures_nothing() {
     let mut raw = Raw::upgraded(each_second());
     raw.until(ms(1000));
     let ping = pings(&mut raw).remove(0);
-    let mut session = raw.pair.server.sessions.remove(&raw.pair.server.happened[0].0);
+    let mut session = raw
+        .pair
+        .server
+        .sessions
+        .remove(&raw.pair.server.happened[0].0);
     let session = session.as_mut().unwrap();
     let mut pong = frame(0x8a, &ping);
     let now = Time::default() + ms(1001);
