@@ -21,7 +21,7 @@ pub(crate) fn slot(handler: Handler) -> usize {
     (handler.as_u64() as usize >> GENERATION_BITS) & (SLOTS_MAX - 1)
 }
 
-/// The worker that a handler names, which is none of this server if a service opened the connection.
+/// The worker that a handler names; none of this server has it if a service opened the connection.
 pub(crate) fn worker(handler: Handler) -> usize {
     handler.as_u64() as usize >> (SLOT_BITS + GENERATION_BITS)
 }

@@ -109,6 +109,12 @@ pub(crate) struct ServiceStats {
 }
 
 impl ServiceStats {
+    /// Counts a message of a client.
+    pub(crate) fn received(&self, bytes: usize) {
+        self.messages_in.add(1);
+        self.bytes_in.add(bytes as u64);
+    }
+
     /// Counts a failure.
     pub(crate) fn failed(&self, failure: Failure) {
         self.failures[failure as usize].add(1);

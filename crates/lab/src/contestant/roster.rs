@@ -78,7 +78,7 @@ impl Roster {
                     chosen.push(one.clone());
                 }
             }
-            // What is on request is named beside the contestant's own name, which has chosen it, too.
+            // What is on request is named beside the contestant's own name, which has it, too.
             let is_request = |one: &Contestant| one.variant.on_request && one.name() == *name;
             let is_first = !names.iter().take(place).any(|earlier| earlier == name);
             let is_requested = is_first && chosen.iter().any(is_request);

@@ -35,8 +35,8 @@ pub struct HandshakeRefusal {
     pub body: Vec<u8>,
 }
 
-/// Reads the value. What makes no sense is an error, a clause: an access must not be granted because
-/// a key is misspelt.
+/// Reads the value. What makes no sense is an error, a clause: nobody is let in because a key is
+/// misspelt.
 pub(crate) fn read(
     value: &Value,
     more: &Value,
@@ -45,20 +45,15 @@ pub(crate) fn read(
     if !more.is_nil() {
         return Err("it must return one value".to_owned());
     }
-    let table = match value {
-        Value::Nil | Value::Boolean(true) => return Ok(accepted(None, Vec::new())),
-        Value::Table(table) => table,
-        Value::Boolean(false) => {
-            return Err("it must return nothing, true or a table, not false: \
-                        { status = 403 } refuses"
-                .to_owned());
-        }
-        other => {
-            let kind = lua_type(other);
-            return Err(format!(
-                "it must return nothing, true or a table, not a {kind}"
-            ));
-        }
+    if matches!(value, Value::Nil | Value::Boolean(true)) {
+        return Ok(accepted(None, Vec::new()));
+    }
+    let Value::Table(table) = value else {
+        let wanted = "it must return nothing, true or a table";
+        return Err(match value.as_boolean() {
+            Some(_) => format!("{wanted}, not false: {{ status = 403 }} refuses"),
+            None => format!("{wanted}, not a {}", lua_type(value)),
+        });
     };
     let mut fields = Fields::default();
     for pair in table.pairs::<Value, Value>() {
@@ -133,15 +128,16 @@ impl Fields {
 }
 
 fn status(value: &Value) -> Result<u16, String> {
-    let number = match value {
-        Value::Integer(number) => Some(*number as f64),
-        Value::Number(number) => Some(*number),
-        _ => None,
-    };
+    let number = number(value);
     // 1xx and 2xx would say that it was not refused.
     let status = number.filter(|number| (300.0..600.0).contains(number) && number.fract() == 0.0);
     let status = status.map(|number| number as u16);
     status.ok_or_else(|| "status must be a whole number from 300 to 599".to_owned())
+}
+
+fn number(value: &Value) -> Option<f64> {
+    let whole = value.as_integer().map(|number| number as f64);
+    whole.or_else(|| value.as_number())
 }
 
 fn reason(value: &Value) -> Result<String, String> {
@@ -178,17 +174,14 @@ fn headers(value: &Value) -> Result<Vec<(String, String)>, String> {
     for pair in table.pairs::<Value, Value>() {
         let (name, value) = pair.map_err(|error| error.to_string())?;
         let name = header_name(&name)?;
-        match &value {
-            Value::Table(values) => {
-                for item in 1..=values.raw_len().min(HEADERS_MAX + 1) {
-                    let value = values.raw_get(item).map_err(|error| error.to_string())?;
-                    fields.push((name.clone(), header_value(&name, &value)?));
-                }
+        if let Value::Table(values) = &value {
+            for item in 1..=values.raw_len().min(HEADERS_MAX + 1) {
+                let value = values.raw_get(item).map_err(|error| error.to_string())?;
+                fields.push((name.clone(), header_value(&name, &value)?));
             }
-            single => {
-                let value = header_value(&name, single)?;
-                fields.push((name, value));
-            }
+        } else {
+            let value = header_value(&name, &value)?;
+            fields.push((name, value));
         }
         let bytes: usize = fields.iter().map(|(n, v)| n.len() + v.len()).sum();
         if fields.len() > HEADERS_MAX || bytes > HEADER_BYTES_MAX {
@@ -216,10 +209,9 @@ fn header_name(name: &Value) -> Result<String, String> {
 }
 
 fn header_value(name: &str, value: &Value) -> Result<String, String> {
-    let value = match value {
-        Value::Integer(number) => number.to_string(),
-        Value::Number(number) => number.to_string(),
-        other => text(&format!("headers: the value of `{name}`"), other)?,
+    let value = match number(value) {
+        Some(number) => number.to_string(),
+        None => text(&format!("headers: the value of `{name}`"), value)?,
     };
     // CR and LF would begin a field or a body of somebody else's (RFC 9110, 5.5).
     match value.chars().any(|c| c.is_control() && c != '\t') {

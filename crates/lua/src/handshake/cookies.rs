@@ -1,7 +1,7 @@
 //! The cookies of a request (RFC 6265, 4.2.1).
 
-/// Names and values of a `Cookie` field, in its order. What is no pair of them is left out: a client
-/// may send what other servers have set.
+/// Names and values of a `Cookie` field, in its order. What is no pair of them is left out: a
+/// client may send what other servers have set.
 pub(super) fn cookies(field: &str) -> impl Iterator<Item = (&str, &str)> {
     field.split(';').filter_map(|pair| {
         let (name, value) = pair.split_once('=')?;

@@ -113,7 +113,7 @@ fn it_refuses_with_a_status_of_its_own() {
 
 #[test]
 fn what_makes_no_sense_lets_nobody_in() {
-    for (body, why) in [
+    nobody_comes_in(&[
         ("return false", "not false: { status = 403 } refuses"),
         ("return 'no'", "nothing, true or a table, not a string"),
         ("return nil, 'unknown user'", "it must return one value"),
@@ -150,6 +150,12 @@ fn what_makes_no_sense_lets_nobody_in() {
             "return { subprotocol = {} }",
             "must be a string, not a table",
         ),
+    ]);
+}
+
+#[test]
+fn headers_that_are_none_let_nobody_in() {
+    nobody_comes_in(&[
         ("return { headers = 'a: b' }", "headers must be a table"),
         (
             "return { headers = { 'a: b' } }",
@@ -207,7 +213,11 @@ fn what_makes_no_sense_lets_nobody_in() {
             "at most 64 fields",
         ),
         ("error('on purpose')", "s.lua:6: on purpose"),
-    ] {
+    ]);
+}
+
+fn nobody_comes_in(cases: &[(&str, &str)]) {
+    for (body, why) in cases {
         let error = answer(body).unwrap_err();
         let ScriptError::Raised { .. } = &error else {
             panic!("{body}: {error:?}");

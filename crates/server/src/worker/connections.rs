@@ -53,12 +53,17 @@ pub(crate) enum Stage {
 impl Stage {
     /// The instance that is told of the connection's messages.
     pub(crate) fn listener(self) -> Option<Place> {
+        self.served().map(|(place, _)| place)
+    }
+
+    /// The same, and the connection's name there.
+    pub(crate) fn served(self) -> Option<(Place, Handler)> {
         match self {
             Self::Open {
                 place,
+                handler,
                 is_closing: false,
-                ..
-            } => Some(place),
+            } => Some((place, handler)),
             Self::Open { .. } | Self::Handshake | Self::Leaving { .. } | Self::Over => None,
         }
     }

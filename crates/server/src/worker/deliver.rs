@@ -1,5 +1,6 @@
 //! From received bytes to a service, and from what it wants done to its connections.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use moonwire_lua::{Effect, Effects, Handler, Opcode, Refusal};
@@ -147,26 +148,15 @@ impl Desk {
             share.events += 1;
             match event {
                 SessionEvent::Message { opcode, payload } => {
-                    let Stage::Open {
-                        place,
-                        handler,
-                        is_closing: false,
-                    } = stage
-                    else {
+                    let Some((place, handler)) = stage.served() else {
                         continue;
                     };
-                    let service = &self.stats.services[usize::from(place.service)];
-                    service.messages_in.add(1);
-                    service.bytes_in.add(payload.len() as u64);
+                    self.stats.services[usize::from(place.service)].received(payload.len());
                     share.delivered_bytes += payload.len();
                     let reaction = scripts.message(place, handler, opcode, payload, effects);
                     if reaction == Reaction::SendBack {
-                        let length = payload.len();
-                        let is_lent = ahead.contains(&payload.as_ptr());
-                        if !is_lent {
-                            self.assembled.extend_from_slice(payload);
-                        }
-                        let lent = is_lent.then(|| input.last_taken(length));
+                        let lent = set_aside(payload, &ahead, &mut self.assembled);
+                        let lent = lent.map(|length| input.last_taken(length));
                         self.send_back(place, handler, opcode, lent, driver);
                         share.compression_work += take_compression_work();
                         continue;
@@ -184,15 +174,9 @@ impl Desk {
                     self.depart(socket, Some(&error), scripts, effects, driver)
                 }
                 SessionEvent::More => share.has_more = true,
-                SessionEvent::Pong {
-                    round_trip: Some(took),
-                    ..
-                } => self.came_back(stage, took),
+                SessionEvent::Pong { round_trip, .. } => self.came_back(stage, round_trip),
                 // A pong is sent by the session itself; upgrades and refusals are for clients.
                 SessionEvent::Ping(_)
-                | SessionEvent::Pong {
-                    round_trip: None, ..
-                }
                 | SessionEvent::Upgraded { .. }
                 | SessionEvent::Refused { .. } => {}
             }
@@ -202,9 +186,9 @@ impl Desk {
         self.is_behind |= is_late;
     }
 
-    /// A ping of a connection has been answered.
-    fn came_back(&self, stage: Stage, took: Duration) {
-        if let Stage::Open { place, handler, .. } = stage {
+    /// A pong has come, perhaps one that tells how long that took.
+    fn came_back(&self, stage: Stage, round_trip: Option<Duration>) {
+        if let (Stage::Open { place, handler, .. }, Some(took)) = (stage, round_trip) {
             let service = &self.stats.services[usize::from(place.service)];
             service.ping_rtt.note(took);
             self.shared.round_trips.note(handler, took);
@@ -392,6 +376,16 @@ impl Desk {
     pub(super) fn failed(&self, place: Place, failure: Failure) {
         self.stats.services[usize::from(place.service)].failed(failure);
     }
+}
+
+/// The length of a payload that lies in the bytes that were `ahead`; one that does not is copied,
+/// as its connection is to send it.
+fn set_aside(payload: &[u8], ahead: &Range<*const u8>, assembled: &mut Vec<u8>) -> Option<usize> {
+    if ahead.contains(&payload.as_ptr()) {
+        return Some(payload.len());
+    }
+    assembled.extend_from_slice(payload);
+    None
 }
 
 /// What looking at one connection's input may take in one turn; the rest is kept and comes in the

@@ -115,13 +115,13 @@ impl Resident {
             Ok(answer) => Greeting::Answer(answer),
             Err(failure) => {
                 log_failure(&failure, None);
-                match failure {
-                    ScriptError::Overran { .. } => Greeting::Late,
-                    ScriptError::OutOfMemory { .. } => {
-                        self.begin_anew();
-                        Greeting::Replaced
-                    }
-                    _ => Greeting::Failed,
+                if matches!(failure, ScriptError::OutOfMemory { .. }) {
+                    self.begin_anew();
+                    return Greeting::Replaced;
+                }
+                match matches!(failure, ScriptError::Overran { .. }) {
+                    true => Greeting::Late,
+                    false => Greeting::Failed,
                 }
             }
         }

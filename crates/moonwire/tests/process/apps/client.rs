@@ -30,8 +30,8 @@ impl Client {
         Self(socket)
     }
 
-    /// With a `Cookie`, and what the server wants kept as one; or the status and the body of what it
-    /// answers instead.
+    /// With a `Cookie`, and what the server wants kept as one; or the status and the body of what
+    /// it answers instead.
     pub(crate) fn with_cookie(
         server: &Server,
         target: &str,

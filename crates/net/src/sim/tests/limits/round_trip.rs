@@ -15,9 +15,11 @@ fn pings(raw: &mut Raw) -> Vec<Vec<u8>> {
 /// What was measured, and None for each pong that counts for nothing.
 fn measured(raw: &Raw) -> Vec<Option<Duration>> {
     let pongs = raw.pair.server.happened.iter();
-    let pongs = pongs.filter_map(|(_, what)| match what {
-        Happened::Pong(round_trip) => Some(*round_trip),
-        _ => None,
+    let pongs = pongs.filter_map(|(_, what)| {
+        let Happened::Pong(round_trip) = what else {
+            return None;
+        };
+        Some(*round_trip)
     });
     pongs.collect()
 }
@@ -76,7 +78,7 @@ fn a_busy_peer_is_pinged_in_the_interval_only_if_there_is_one() {
             raw.send(&frame(0x82, b"busy"));
             let last = raw.received.len().saturating_sub(8);
             if at % 10 == 0 && ping_interval.is_some() {
-                let pong = frame(0x8a, &raw.received[last..].to_vec());
+                let pong = frame(0x8a, &raw.received[last..]);
                 raw.send(&pong);
             }
         }
