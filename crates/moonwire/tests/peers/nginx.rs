@@ -5,6 +5,7 @@
 //!
 //! Namespaces live as long as the processes in them, so that nothing is left behind. Only root may
 //! make them.
+#![allow(clippy::print_stdout, reason = "a test that is left out says why")]
 
 use std::fs;
 use std::io::Write;
