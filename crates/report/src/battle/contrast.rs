@@ -256,8 +256,7 @@ impl Contrast {
     /// In some twenty lines of Markdown, as a comment on a pull request: the metric that decides,
     /// and the others folded.
     pub fn pull_request(&self) -> String {
-        let mut worse = 0;
-        let mut better = 0;
+        let (mut worse, mut better, mut equal) = (0, 0, 0);
         let mut table = Table::new(["", "metric", "A", "B", "B beside A", "verdict"]);
         for section in &self.sections {
             let Some(primary) = section.metrics.iter().find(|it| it.is_primary) else {
@@ -266,16 +265,21 @@ impl Contrast {
             match primary.verdict() {
                 "worse" => worse += 1,
                 "better" => better += 1,
+                "cannot be told apart" => equal += 1,
                 _ => {}
             }
             let row = primary.row();
             table.row(std::iter::once(section.title.clone()).chain(row));
         }
         let all = self.sections.len();
-        let rest = all - worse - better;
+        let unknown = match all - worse - better - equal {
+            0 => String::new(),
+            few => format!(", {few} with too few rounds"),
+        };
         let title = &self.title;
         let mut text = format!(
-            "**{worse} of {all} worse, {better} better, {rest} cannot be told apart**\n\n{title}\n"
+            "**{worse} of {all} worse, {better} better, {equal} cannot be told apart{unknown}**\n\n\
+             {title}\n"
         );
         for remark in shown(&self.remarks) {
             text.push_str(&format!("- {remark}\n"));
@@ -411,6 +415,12 @@ mod tests {
             "{short}"
         );
         assert!(short.contains("δ +1.00"), "{short}");
+        let few = tests::run(&[("a", 2.0), ("b", 3.0)], 1);
+        let short = contrast(&few, &few).unwrap().pull_request();
+        assert!(
+            short.starts_with("**0 of 2 worse, 0 better, 0 cannot be told apart, 2 with too few"),
+            "{short}"
+        );
         assert!(short.split("<details>").next().unwrap().lines().count() <= 20);
         assert!(found.markdown().contains("## b: 100 connections"));
     }
