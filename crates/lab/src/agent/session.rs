@@ -11,8 +11,8 @@ use rustix::process::{Resource, getrlimit};
 use tempfile::TempDir;
 
 use super::wire::{
-    Answer, LINE_BYTES_MAX, Lineup, Preparation, Prepared, Reading, Request, Role,
-    SAMPLES_PER_LINE, Started, TimedSample, Wire, WireError,
+    Answer, LINE_BYTES_MAX, Lineup, Preparation, Prepared, Reading, Request, Role, Started,
+    TimedSample, Wire, WireError, fitting,
 };
 use crate::battle::{SAMPLING_PERIOD, Spread};
 use crate::cgroup::{CpuGroup, CpuLimits};
@@ -250,7 +250,7 @@ impl<'a> Session<'a> {
             at_ns: reading.monotonic_ns - now.duration_since(sample.at).as_nanos() as i64,
             sample,
         };
-        let length = unsent.len().min(SAMPLES_PER_LINE);
+        let length = fitting(&*unsent);
         Answer::Samples {
             samples: unsent.drain(..length).map(timed).collect(),
             more: !unsent.is_empty(),

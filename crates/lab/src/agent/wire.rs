@@ -16,12 +16,22 @@ use crate::sampling::{Sample, Usage};
 
 /// Of the messages. Both ends have the same one, or do not talk.
 pub(super) const VERSION: u32 = 1;
-/// The longest line; [`SAMPLES_PER_LINE`] samples are less than half of it.
+/// The longest line; what [`fitting`] lets into one is less than half of it.
 pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
 /// The longest line of somebody who has not shown the token.
 pub(super) const HELLO_BYTES_MAX: usize = 4096;
-/// Samples that go in one line.
-pub(super) const SAMPLES_PER_LINE: usize = 1000;
+/// Samples that go in one line, and processors in them, each of which counts as one.
+const PARTS_PER_LINE: usize = 1000;
+
+/// How many of these samples go in one line.
+pub(super) fn fitting<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> usize {
+    let mut parts = 0;
+    let fits = |sample: &&Sample| {
+        parts += 1 + sample.processors.len();
+        parts <= PARTS_PER_LINE
+    };
+    samples.into_iter().take_while(fits).count()
+}
 
 /// From the lab.
 #[derive(Debug, Serialize, Deserialize)]
@@ -290,6 +300,7 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
+    use crate::sampling::ProcessorTimes;
 
     fn pair() -> (TcpStream, Wire) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -337,25 +348,29 @@ mod tests {
             throttled_ns: u64::MAX,
             ..Default::default()
         });
-        let samples: Vec<TimedSample> = (0..SAMPLES_PER_LINE as i64)
-            .map(|at_ns| TimedSample {
-                at_ns: i64::MAX - at_ns,
-                sample: sample.clone(),
-            })
-            .collect();
-        let line = serde_json::to_vec(&Answer::Samples {
-            samples,
-            more: true,
-        });
-        let line = line.unwrap();
-        assert!(line.len() < LINE_BYTES_MAX / 2, "{}", line.len());
-        let Answer::Samples { samples, more } = serde_json::from_slice(&line).unwrap() else {
-            panic!("another answer");
-        };
-        assert!(more && samples.len() == SAMPLES_PER_LINE);
-        let last = samples.last().unwrap();
-        assert_eq!(last.at_ns, i64::MAX - (SAMPLES_PER_LINE as i64 - 1));
-        let without_time = |it: &Sample| serde_json::to_value(it).unwrap();
-        assert_eq!(without_time(&last.sample), without_time(&sample));
+        for processors in [0, 64] {
+            sample.processors = vec![ProcessorTimes::default(); processors];
+            let timed = |sample: Sample| TimedSample {
+                at_ns: i64::MAX,
+                sample,
+            };
+            let mut samples = vec![sample.clone(); 2000];
+            samples.truncate(fitting(&samples));
+            let count = samples.len();
+            assert_eq!(count, 1000 / (1 + processors));
+            let line = serde_json::to_vec(&Answer::Samples {
+                samples: samples.into_iter().map(timed).collect(),
+                more: true,
+            });
+            let line = line.unwrap();
+            assert!(line.len() < LINE_BYTES_MAX / 2, "{}", line.len());
+            let Answer::Samples { samples, more } = serde_json::from_slice(&line).unwrap() else {
+                panic!("another answer");
+            };
+            assert!(more && samples.len() == count);
+            let without_time = |it: &Sample| serde_json::to_value(it).unwrap();
+            let last = &samples.last().unwrap().sample;
+            assert_eq!(without_time(last), without_time(&sample));
+        }
     }
 }
