@@ -85,7 +85,7 @@ impl Instance {
             .map_err(|error| loaded.unprepared(&error))?;
         loaded.run_file(&CALLBACKS)?;
         Ok(Self {
-            has_handshake: loaded.has_callback(ON_HANDSHAKE)?,
+            has_handshake: !options.is_handshake_hook_off && loaded.has_callback(ON_HANDSHAKE)?,
             loaded,
             callbacks,
             turn,

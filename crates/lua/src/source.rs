@@ -172,6 +172,8 @@ pub struct LoadOptions {
     /// with [`ScriptError::Overran`]. `None` is unlimited. The `run` of a standalone service has no
     /// limit. What blocks on purpose does not count: sleeping, waiting at a queue.
     pub callback_timeout: Option<Duration>,
+    /// A function named `onHandshake` is then one like any other, and never called from here.
+    pub is_handshake_hook_off: bool,
     /// Bounds on what one callback may ask for.
     pub effects: EffectLimits,
     /// The channels and queues that it shares with all other services of the server.

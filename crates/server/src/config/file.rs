@@ -127,6 +127,7 @@ pub(super) struct ServiceTable {
     #[serde(default)]
     pub(super) preload: Vec<Spanned<String>>,
     pub(super) sandbox: Option<Spanned<String>>,
+    pub(super) handshake_hook: Option<bool>,
     pub(super) subprotocol: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) subprotocol_forced: bool,

@@ -303,6 +303,8 @@ pub struct Service {
     pub preload: Vec<Module>,
     /// What its code may do besides computing.
     pub sandbox: Sandbox,
+    /// Whether its `onHandshake`, if it has one, is asked.
+    pub has_handshake_hook: bool,
     /// The subprotocol to choose when the client offers it.
     pub subprotocol: Option<String>,
     /// Whether it is chosen for clients that do not offer it, too.

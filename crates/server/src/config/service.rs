@@ -149,6 +149,7 @@ impl Services<'_> {
             protocol: protocol(text, table)?,
             preload: preload(text, table)?,
             sandbox: sandbox(text, table)?,
+            has_handshake_hook: table.handshake_hook.unwrap_or(true),
             subprotocol: subprotocol(text, table)?,
             is_subprotocol_forced: table.subprotocol_forced,
             deflate: deflate(text, table.deflate.as_ref())?,
@@ -184,6 +185,7 @@ impl Services<'_> {
             protocol: Protocol::Raw,
             preload: Vec::new(),
             sandbox: Sandbox::Trusted,
+            has_handshake_hook: true,
             subprotocol: None,
             is_subprotocol_forced: false,
             deflate: None,
@@ -377,6 +379,7 @@ fn reactive_key(table: &ServiceTable) -> Option<&'static str> {
         ("deflate", table.deflate.is_some()),
         ("allowed_origins", table.allowed_origins.is_some()),
         ("acl", table.acl.is_some()),
+        ("handshake_hook", table.handshake_hook.is_some()),
         ("extra_headers", !table.extra_headers.is_empty()),
     ];
     let found = keys.into_iter().find(|(_, is_there)| *is_there);
@@ -394,6 +397,7 @@ fn lua_key(table: &ServiceTable) -> Option<&'static str> {
         ("protocol", table.protocol.is_some()),
         ("preload", !table.preload.is_empty()),
         ("sandbox", table.sandbox.is_some()),
+        ("handshake_hook", table.handshake_hook.is_some()),
         ("config", !table.config.is_empty()),
     ];
     let found = keys.into_iter().find(|(_, is_there)| *is_there);

@@ -274,6 +274,7 @@ pub(crate) fn options(service: &Service) -> LoadOptions {
     LoadOptions {
         memory_bytes_max: service.memory_bytes_max,
         callback_timeout: service.callback_timeout,
+        is_handshake_hook_off: !service.has_handshake_hook,
         effects: EffectLimits {
             bytes_max: effects.bytes_max.max(replies),
             ..effects

@@ -189,6 +189,18 @@ fn a_threaded_service_with_it_does_not_start() {
     }
 }
 
+/// A service may have such a function for itself, as those of LAppS may.
+#[test]
+fn one_that_is_not_to_be_asked_is_not_called() {
+    for execution in ["inline", "threaded"] {
+        let server = start(&format!(
+            "handshake_hook = false\ninstances = 1\nexecution = '{execution}'\n"
+        ));
+        let (mut stranger, _) = ask(&server, "cookie", "").unwrap();
+        assert_eq!(counts(&mut stranger), "handshakes 0, gone 0");
+    }
+}
+
 const DOOR: &str = r#"
 local door = {}
 local handshakes, gone, host = 0, 0, nil

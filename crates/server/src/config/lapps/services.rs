@@ -139,6 +139,8 @@ fn reactive(service: &mut Reader<'_>, table: &mut Table) -> Result<bool, ConfigE
         }
     };
     table.insert("protocol".into(), protocol.into());
+    // LAppS never calls a function of this name, which a service may have for itself.
+    table.insert("handshake_hook".into(), false.into());
     let size = service.integer("max_inbound_message_size", 0..=1 << 30)?;
     if let Some(size) = size {
         // LAppS never refuses what a header of two bytes can tell.

@@ -74,6 +74,7 @@ fn both_files_become_one_configuration() {
     assert_eq!(echo.message_bytes_max, 1000);
     assert_eq!(echo.subprotocol.as_deref(), Some("echo.v1"));
     assert!(echo.is_subprotocol_forced);
+    assert!(!echo.has_handshake_hook);
     assert!(echo.acl.admits("192.168.13.200".parse().unwrap()));
     assert!(!echo.acl.admits("192.168.14.1".parse().unwrap()));
     assert_eq!(echo.extra_headers.len(), 1);
