@@ -79,7 +79,7 @@ impl Session {
             return Some(self.abandon(SessionError::MessageTimeout, reason));
         }
         if self.ping_deadline().is_some_and(|deadline| deadline <= now) {
-            self.ping_for_round_trip(now);
+            self.ping_for_round_trip(untaken_bytes, now);
         }
         let is_silent = self.silence_deadline().is_some_and(|by| by <= now);
         if !is_silent && !self.is_exhausted() {
@@ -109,7 +109,9 @@ impl Session {
                 self.is_pinged = true;
                 self.heard = now;
                 // A peer with a full queue is not sent one; its silence counts all the same.
-                self.ping_for_round_trip(now);
+                if !self.is_ping_underway(now) {
+                    self.ping_for_round_trip(untaken_bytes, now);
+                }
                 None
             }
             (Phase::Closing, _) => Some(self.time_out(SessionError::CloseTimeout)),

@@ -83,10 +83,19 @@ impl Session {
         Some(self.own_ping.at() + pause)
     }
 
+    /// Whether a ping was sent that has still time to be answered; another one would only spoil what
+    /// it tells.
+    pub(super) fn is_ping_underway(&self, now: Time) -> bool {
+        let patience = self.limits.pong_timeout.unwrap_or_default();
+        self.own_ping.is_awaited() && self.own_ping.at() + patience > now
+    }
+
     /// Sends a ping of its own. Behind bytes that the peer does not take it would tell how long
-    /// those wait, so its pong is not looked for then.
-    pub(super) fn ping_for_round_trip(&mut self, now: Time) {
-        let is_behind = self.in_flight_bytes > 0;
+    /// those wait, so its pong is not looked for then. `untaken_bytes` are those that the kernel
+    /// has.
+    pub(super) fn ping_for_round_trip(&mut self, untaken_bytes: usize, now: Time) {
+        let ahead = untaken_bytes.saturating_add(self.write_queue_bytes());
+        let is_behind = self.in_flight_bytes > 0 || ahead > AHEAD_BYTES_MAX;
         self.own_ping = OwnPing::sent(now);
         let payload = self.own_ping.payload(self.peer);
         // A peer with a full queue is not sent a ping.
@@ -96,3 +105,7 @@ impl Session {
         }
     }
 }
+
+/// What a ping may wait for: about the first window of a connection (RFC 6928), which a peer that
+/// reads has taken after one round trip.
+const AHEAD_BYTES_MAX: usize = 16 * 1024;

@@ -143,3 +143,30 @@ fn a_pong_that_was_kept_measures_nothing() {
     };
     assert_eq!(round_trip, None);
 }
+
+#[test]
+fn a_ping_behind_what_the_kernel_still_has_measures_nothing() {
+    for (untaken_bytes, expected) in [(16 * 1024, Some(ms(0))), (16 * 1024 + 1, None)] {
+        let mut raw = Raw::upgraded(each_second());
+        raw.until(ms(999));
+        let now = Time::default() + ms(1000);
+        assert!(raw.session().on_deadline(untaken_bytes, now).is_none());
+        raw.until(ms(1000));
+        let ping = pings(&mut raw).remove(0);
+        raw.send(&frame(0x8a, &ping));
+        assert_eq!(measured(&raw), [expected]);
+    }
+}
+
+#[test]
+fn silence_that_ends_with_the_interval_asks_for_one_ping() {
+    let mut raw = Raw::upgraded(SessionLimits {
+        idle_timeout: Some(ms(1000)),
+        ..each_second()
+    });
+    raw.until(ms(1500));
+    let ping = pings(&mut raw);
+    assert_eq!(ping.len(), 1);
+    raw.send(&frame(0x8a, &ping[0]));
+    assert_eq!(measured(&raw), [Some(ms(500))]);
+}
