@@ -28,6 +28,7 @@ pub struct Instance {
     callbacks: Callbacks,
     turn: SharedTurn,
     protocol: Protocol,
+    is_handshake_hook_on: bool,
     has_handshake: bool,
 }
 
@@ -84,13 +85,16 @@ impl Instance {
         let callbacks = Callbacks::create(&loaded.lua, &source.name)
             .map_err(|error| loaded.unprepared(&error))?;
         loaded.run_file(&CALLBACKS)?;
-        Ok(Self {
-            has_handshake: !options.is_handshake_hook_off && loaded.has_callback(ON_HANDSHAKE)?,
+        let mut instance = Self {
+            is_handshake_hook_on: !options.is_handshake_hook_off,
+            has_handshake: false,
             loaded,
             callbacks,
             turn,
             protocol: source.protocol,
-        })
+        };
+        instance.has_handshake = instance.look_for_handshake()?;
+        Ok(instance)
     }
 
     /// Runs `onStart`. To be called once, before any message.
@@ -99,10 +103,18 @@ impl Instance {
         let start = || self.callbacks.start.call::<()>(());
         let result = self.loaded.call("onStart", start);
         drop(turn);
-        result
+        result?;
+        // `onStart` may have made it.
+        self.has_handshake = self.look_for_handshake()?;
+        Ok(())
     }
 
-    /// Whether the service answers handshakes itself.
+    fn look_for_handshake(&self) -> Result<bool, ScriptError> {
+        Ok(self.is_handshake_hook_on && self.loaded.has_callback(ON_HANDSHAKE)?)
+    }
+
+    /// Whether the service answers handshakes itself, as seen when it was loaded and after
+    /// `onStart`.
     pub fn has_handshake(&self) -> bool {
         self.has_handshake
     }

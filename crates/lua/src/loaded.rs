@@ -137,18 +137,23 @@ impl Loaded {
         let own: Value = service.raw_get(callback).map_err(failed)?;
         if own.is_nil() {
             return match self.call(LOADING, || service.get::<Value>(callback)) {
-                Ok(found) => Ok(found.is_function()),
+                Ok(found) if found.is_nil() => Ok(false),
+                Ok(found) => self.check_function(callback, &found),
                 Err(ScriptError::Raised { .. }) => Ok(false),
                 Err(error) => Err(error),
             };
         }
-        if own.is_function() {
+        self.check_function(callback, &own)
+    }
+
+    fn check_function(&self, callback: &'static str, found: &Value) -> Result<bool, ScriptError> {
+        if found.is_function() {
             return Ok(true);
         }
         Err(ScriptError::NoCallback {
             at: Box::new(self.place.clone()),
             callback,
-            found: error::lua_type(&own),
+            found: error::lua_type(found),
         })
     }
 

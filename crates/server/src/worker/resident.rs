@@ -10,6 +10,9 @@ use moonwire_lua::{
 use moonwire_proto::Request;
 use tracing::{error, warn};
 
+use super::scripts::check_handshake;
+use crate::config::Execution;
+
 /// An instance that has been started. It stays on its thread.
 pub(super) struct Resident {
     /// None if it could not be replaced.
@@ -18,6 +21,7 @@ pub(super) struct Resident {
     retry_at: Instant,
     source: ServiceSource,
     options: LoadOptions,
+    execution: Execution,
     /// Whether it answers handshakes, also while there is no instance: then it fails them.
     has_handshake: bool,
 }
@@ -57,14 +61,19 @@ pub(super) enum Greeting {
 
 impl Resident {
     /// Loads and starts an instance.
-    pub(super) fn start(source: ServiceSource, options: LoadOptions) -> Result<Self, ScriptError> {
-        let instance = start(&source, &options)?;
+    pub(super) fn start(
+        source: ServiceSource,
+        options: LoadOptions,
+        execution: Execution,
+    ) -> Result<Self, ScriptError> {
+        let instance = start(&source, &options, execution)?;
         Ok(Self {
             has_handshake: instance.has_handshake(),
             instance: Some(instance),
             retry_at: Instant::now(),
             source,
             options,
+            execution,
         })
     }
 
@@ -163,8 +172,10 @@ impl Resident {
     }
 
     fn replace(&mut self) {
-        match start(&self.source, &self.options) {
+        match start(&self.source, &self.options, self.execution) {
             Ok(instance) => {
+                // Its file may be another one by now.
+                self.has_handshake = instance.has_handshake();
                 self.instance = Some(instance);
                 warn!(
                     service = self.source.name,
@@ -179,10 +190,15 @@ impl Resident {
     }
 }
 
-fn start(source: &ServiceSource, options: &LoadOptions) -> Result<Instance, ScriptError> {
+fn start(
+    source: &ServiceSource,
+    options: &LoadOptions,
+    execution: Execution,
+) -> Result<Instance, ScriptError> {
     let mut instance = Instance::load_with(source, options)?;
     // Nobody is connected yet, so there is nobody to send anything to.
     instance.start(&mut Effects::new())?;
+    check_handshake(execution, &source.name, instance.has_handshake())?;
     Ok(instance)
 }
 

@@ -232,9 +232,8 @@ fn seats(
             instance: instance as u16,
         };
         match service.execution {
-            Execution::Inline => {
-                Resident::start(source, options).map(|resident| Seat::Inline(Box::new(resident)))
-            }
+            Execution::Inline => Resident::start(source, options, Execution::Inline)
+                .map(|resident| Seat::Inline(Box::new(resident))),
             Execution::Threaded => {
                 Threaded::start(shared, worker, place, source, options).map(Seat::Threaded)
             }
@@ -249,15 +248,16 @@ pub(crate) fn check_service(service: &Service) -> Result<(), ScriptError> {
         return Ok(());
     }
     let instance = Instance::load_with(&source(service), &options(service))?;
-    match service.execution {
-        Execution::Inline => Ok(()),
-        Execution::Threaded => check_threaded(&service.name, instance.has_handshake()),
-    }
+    check_handshake(service.execution, &service.name, instance.has_handshake())
 }
 
 /// A request would have to wait for the thread, and with it all that follows on the connection.
-pub(super) fn check_threaded(name: &str, has_handshake: bool) -> Result<(), ScriptError> {
-    match has_handshake {
+pub(super) fn check_handshake(
+    execution: Execution,
+    name: &str,
+    has_handshake: bool,
+) -> Result<(), ScriptError> {
+    match has_handshake && execution == Execution::Threaded {
         false => Ok(()),
         true => Err(ScriptError::Source {
             service: name.to_owned(),

@@ -15,7 +15,8 @@ use moonwire_lua::{
 use tracing::{error, warn};
 
 use super::resident::{Reaction, Resident};
-use super::scripts::{Place, check_threaded};
+use super::scripts::Place;
+use crate::config::Execution;
 use crate::mailbox::Mailbox;
 use crate::shared::Shared;
 
@@ -180,12 +181,7 @@ impl Member {
         options: LoadOptions,
         ready: &Sender<Result<(), ScriptError>>,
     ) {
-        let name = source.name.clone();
-        let started = Resident::start(source, options).and_then(|resident| {
-            check_threaded(&name, resident.has_handshake())?;
-            Ok(resident)
-        });
-        let mut resident = match started {
+        let mut resident = match Resident::start(source, options, Execution::Threaded) {
             Ok(resident) => resident,
             Err(failure) => return drop(ready.send(Err(failure))),
         };

@@ -2,7 +2,7 @@
 
 use moonwire_server::Server;
 
-use crate::client::{Client, Response};
+use crate::client::{Client, Response, TEXT};
 use crate::fixture::{Fixture, Folder};
 
 fn start(table: &str) -> Fixture {
@@ -189,6 +189,34 @@ fn a_threaded_service_with_it_does_not_start() {
     }
 }
 
+/// Nobody comes in because the service was another one when it was first loaded.
+#[test]
+fn a_replaced_instance_is_asked_if_its_file_has_it_now() {
+    let before = DOOR.replace("function door.onHandshake", "local function unused");
+    let server = Folder::new(
+        "[server]\nworkers = 1\n[services.door]\ntarget = '/door'\nmemory_bytes_max = 8_000_000\n",
+    )
+    .app("door", &before)
+    .start();
+    let (mut client, _) = ask(&server, "cookie", "").unwrap();
+    let file = server.folder.path().join("apps/door/door.lua");
+    std::fs::write(file, DOOR).unwrap();
+    client.send(TEXT, b"hoard");
+    assert_eq!(client.receive().code(), 1011);
+    assert_eq!(refused(&server, "cookie", "").status, 401);
+}
+
+#[test]
+fn on_start_may_make_it() {
+    let later = DOOR
+        .replace("function door.onHandshake", "local function later")
+        .replace("onStart() end", "onStart() door.onHandshake = later end");
+    let server = Folder::new("[server]\nworkers = 1\n[services.door]\ntarget = '/door'\n")
+        .app("door", &later)
+        .start();
+    assert_eq!(refused(&server, "cookie", "").status, 401);
+}
+
 /// A service may have such a function for itself, as those of LAppS may.
 #[test]
 fn one_that_is_not_to_be_asked_is_not_called() {
@@ -249,6 +277,8 @@ function door.onDisconnect() gone = gone + 1 end
 function door.onMessage(handler, opcode, message)
   if message == 'counts' then
     message = ('handshakes %d, gone %d'):format(handshakes, gone)
+  elseif message == 'hoard' then
+    ways.hoard()
   elseif message == 'host' then
     host = handler
   end
