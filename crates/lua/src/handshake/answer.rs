@@ -82,18 +82,20 @@ struct Fields {
 
 impl Fields {
     fn take(&mut self, key: &Value, value: &Value) -> Result<(), String> {
-        let name = key.as_string().map(LuaString::to_string_lossy);
+        let name = key.as_string().map(LuaString::as_bytes);
         match name.as_deref().unwrap_or_default() {
-            "status" => self.status = Some(status(value)?),
-            "reason" => self.reason = Some(reason(value)?),
-            "headers" => self.headers = headers(value)?,
-            "body" => self.body = Some(body(value)?),
-            "subprotocol" => self.subprotocol = Some(text("subprotocol", value)?),
+            b"status" => self.status = Some(status(value)?),
+            b"reason" => self.reason = Some(reason(value)?),
+            b"headers" => self.headers = Headers::read(value)?,
+            b"body" => self.body = Some(body(value)?),
+            b"subprotocol" => {
+                self.subprotocol = Some(text("subprotocol", value, HEADER_BYTES_MAX)?);
+            }
             other => {
                 return Err(format!(
                     "it returned a table with `{}`; there are status, reason, headers and body, \
                      or subprotocol and headers",
-                    other.escape_debug()
+                    shown(other)
                 ));
             }
         }
@@ -108,7 +110,7 @@ impl Fields {
             if let Some(chosen) = &self.subprotocol
                 && !request.subprotocols().any(|offer| offer == chosen)
             {
-                let chosen = chosen.escape_debug();
+                let chosen = shown(chosen.as_bytes());
                 return Err(format!(
                     "the client does not offer the subprotocol `{chosen}`"
                 ));
@@ -117,6 +119,10 @@ impl Fields {
         };
         if self.subprotocol.is_some() {
             return Err("a status refuses, so there is no subprotocol".to_owned());
+        }
+        // Its bytes would be taken for the next response (RFC 9110, 15.4.5).
+        if status == 304 && self.body.as_ref().is_some_and(|body| !body.is_empty()) {
+            return Err("a response with status 304 has no body".to_owned());
         }
         Ok(HandshakeAnswer::Refuse(HandshakeRefusal {
             status,
@@ -141,9 +147,8 @@ fn number(value: &Value) -> Option<f64> {
 }
 
 fn reason(value: &Value) -> Result<String, String> {
-    let reason = text("reason", value)?;
-    let is_printable = reason.bytes().all(|byte| matches!(byte, b' '..=b'~'));
-    if is_printable && reason.len() <= REASON_BYTES_MAX {
+    let reason = text("reason", value, REASON_BYTES_MAX)?;
+    if reason.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         return Ok(reason);
     }
     Err(format!(
@@ -162,75 +167,111 @@ fn body(value: &Value) -> Result<Vec<u8>, String> {
     Ok(body.to_vec())
 }
 
-/// Fields by their names, in the order of those: that of a table is another one each time.
-fn headers(value: &Value) -> Result<Vec<(String, String)>, String> {
-    let Value::Table(table) = value else {
-        return Err(format!(
-            "headers must be a table, not a {}",
-            lua_type(value)
-        ));
-    };
-    let mut fields = Vec::new();
-    for pair in table.pairs::<Value, Value>() {
-        let (name, value) = pair.map_err(|error| error.to_string())?;
-        let name = header_name(&name)?;
-        if let Value::Table(values) = &value {
-            for item in 1..=values.raw_len().min(HEADERS_MAX + 1) {
-                let value = values.raw_get(item).map_err(|error| error.to_string())?;
-                fields.push((name.clone(), header_value(&name, &value)?));
-            }
-        } else {
-            let value = header_value(&name, &value)?;
-            fields.push((name, value));
-        }
-        let bytes: usize = fields.iter().map(|(n, v)| n.len() + v.len()).sum();
-        if fields.len() > HEADERS_MAX || bytes > HEADER_BYTES_MAX {
+/// Further fields, as many and as long as there may be: what a callback returns is read after its
+/// time has been looked at, and must not take long.
+#[derive(Default)]
+struct Headers {
+    fields: Vec<(String, String)>,
+    bytes: usize,
+}
+
+impl Headers {
+    /// Fields by their names, in the order of those: that of a table is another one each time.
+    fn read(value: &Value) -> Result<Vec<(String, String)>, String> {
+        let Value::Table(table) = value else {
             return Err(format!(
-                "headers must be at most {HEADERS_MAX} fields of {HEADER_BYTES_MAX} bytes together"
+                "headers must be a table, not a {}",
+                lua_type(value)
             ));
+        };
+        let mut headers = Self::default();
+        for (count, pair) in table.pairs::<Value, Value>().enumerate() {
+            if count == HEADERS_MAX {
+                return Err(too_many());
+            }
+            let (name, value) = pair.map_err(|error| error.to_string())?;
+            headers.take(&header_name(&name)?, &value)?;
         }
+        let mut fields = headers.fields;
+        // Stable: several values of one name keep their order.
+        fields.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Ok(fields)
     }
-    // Stable: several values of one name keep their order.
-    fields.sort_by(|(one, _), (other, _)| one.cmp(other));
-    Ok(fields)
+
+    /// One value, or a table of several.
+    fn take(&mut self, name: &str, value: &Value) -> Result<(), String> {
+        let Value::Table(values) = value else {
+            return self.add(name, value);
+        };
+        for item in 1..=values.raw_len() {
+            let value: Value = values.raw_get(item).map_err(|error| error.to_string())?;
+            self.add(name, &value)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, name: &str, value: &Value) -> Result<(), String> {
+        let free = HEADER_BYTES_MAX.saturating_sub(self.bytes + name.len());
+        if self.fields.len() == HEADERS_MAX || free == 0 {
+            return Err(too_many());
+        }
+        let value = header_value(name, value, free)?;
+        self.bytes += name.len() + value.len();
+        self.fields.push((name.to_owned(), value));
+        Ok(())
+    }
+}
+
+fn too_many() -> String {
+    format!("headers must be at most {HEADERS_MAX} fields of {HEADER_BYTES_MAX} bytes together")
 }
 
 fn header_name(name: &Value) -> Result<String, String> {
-    let name = text("the name of a header", name)?;
+    let name = text("the name of a header", name, HEADER_BYTES_MAX)?;
     let lower = name.to_ascii_lowercase();
     if !is_token(&name) {
-        let name = name.escape_debug();
+        let name = shown(name.as_bytes());
         return Err(format!("headers: `{name}` is not one word, as HTTP has it"));
     }
     if OWN_HEADERS.contains(&&*lower) || lower.starts_with("sec-websocket-") {
+        let name = shown(name.as_bytes());
         return Err(format!("headers: `{name}` belongs to the handshake"));
     }
     Ok(name)
 }
 
-fn header_value(name: &str, value: &Value) -> Result<String, String> {
-    let value = match number(value) {
-        Some(number) => number.to_string(),
-        None => text(&format!("headers: the value of `{name}`"), value)?,
+fn header_value(name: &str, value: &Value, bytes_max: usize) -> Result<String, String> {
+    let what = || format!("headers: the value of `{}`", shown(name.as_bytes()));
+    let value = match (number(value), value) {
+        (Some(number), _) => number.to_string(),
+        (None, Value::String(text)) if text.as_bytes().len() > bytes_max => return Err(too_many()),
+        (None, _) => text(&what(), value, bytes_max)?,
     };
     // CR and LF would begin a field or a body of somebody else's (RFC 9110, 5.5).
     match value.chars().any(|c| c.is_control() && c != '\t') {
-        true => Err(format!(
-            "headers: the value of `{name}` has a control character"
-        )),
+        true => Err(format!("{} has a control character", what())),
         false => Ok(value),
     }
 }
 
-fn text(what: &str, value: &Value) -> Result<String, String> {
+fn text(what: &str, value: &Value, bytes_max: usize) -> Result<String, String> {
     let Value::String(text) = value else {
         return Err(format!(
             "{what} must be a string, not a {}",
             lua_type(value)
         ));
     };
+    if text.as_bytes().len() > bytes_max {
+        return Err(format!("{what} must have at most {bytes_max} bytes"));
+    }
     let text = text.to_str().map_err(|_| format!("{what} must be UTF-8"))?;
     Ok(text.to_owned())
+}
+
+/// The beginning of a name for a sentence.
+fn shown(name: &[u8]) -> String {
+    let begin = &name[..name.len().min(NAME_BYTES_SHOWN)];
+    String::from_utf8_lossy(begin).escape_debug().to_string()
 }
 
 /// Fields that only the server writes.
@@ -242,6 +283,7 @@ const OWN_HEADERS: [&str; 5] = [
     "upgrade",
 ];
 
+const NAME_BYTES_SHOWN: usize = 100;
 const REASON_BYTES_MAX: usize = 100;
 /// Enough for a page that says what to do.
 const BODY_BYTES_MAX: usize = 64 * 1024;

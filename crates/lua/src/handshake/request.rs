@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use mlua::{Lua, Table};
 use moonwire_proto::Request;
 
-use super::cookies::cookies;
+use super::cookies::{cookies, is_token};
 
 /// What `onHandshake` is given.
 pub(crate) fn table(lua: &Lua, request: &Request, peer: SocketAddr) -> mlua::Result<Table> {
@@ -16,10 +16,9 @@ pub(crate) fn table(lua: &Lua, request: &Request, peer: SocketAddr) -> mlua::Res
     table.raw_set("query", request.query())?;
     table.raw_set("headers", headers(lua, request)?)?;
     table.raw_set("cookies", cookie_table(lua, request)?)?;
-    table.raw_set(
-        "subprotocols",
-        lua.create_sequence_from(request.subprotocols())?,
-    )?;
+    // What is no token cannot be chosen (RFC 6455, 4.1).
+    let offers = request.subprotocols().filter(|offer| is_token(offer));
+    table.raw_set("subprotocols", lua.create_sequence_from(offers)?)?;
     table.raw_set("remote_address", peer.ip().to_canonical().to_string())?;
     table.raw_set("remote_port", peer.port())?;
     Ok(table)

@@ -212,6 +212,23 @@ fn headers_that_are_none_let_nobody_in() {
              return { headers = { a = many } }",
             "at most 64 fields",
         ),
+        (
+            "local many = {} for i = 1, 65 do many['a' .. i] = {} end \
+             return { headers = many }",
+            "at most 64 fields",
+        ),
+        (
+            "return { headers = { [('b'):rep(16385)] = 'c' } }",
+            "at most 16384 bytes",
+        ),
+        (
+            "return { subprotocol = ('b'):rep(16385) }",
+            "at most 16384 bytes",
+        ),
+        (
+            "return { status = 304, body = 'HTTP/1.1 200 OK' }",
+            "304 has no body",
+        ),
         ("error('on purpose')", "s.lua:6: on purpose"),
     ]);
 }
@@ -229,6 +246,43 @@ fn nobody_comes_in(cases: &[(&str, &str)]) {
 }
 
 #[test]
+fn a_sentence_shows_the_beginning_of_a_long_name() {
+    for body in [
+        "return { [('\\1'):rep(1e6)] = 1 }",
+        "return { subprotocol = ('\\1'):rep(16384) }",
+        "return { headers = { [('\\1'):rep(16384)] = 'c' } }",
+        "return { headers = { [('b'):rep(16000)] = true } }",
+    ] {
+        let sentence = answer(body).unwrap_err().to_string();
+        assert!(sentence.len() < 1000, "{body}: {} bytes", sentence.len());
+    }
+}
+
+#[test]
+fn offers_that_cannot_be_chosen_are_not_shown() {
+    let mut loaded = Service::load(
+        "function s.onHandshake(request) return { subprotocol = request.subprotocols[1] } end",
+    );
+    let request = request("Sec-WebSocket-Protocol: a b, \"c\", d\r\n");
+    let Service {
+        instance, effects, ..
+    } = &mut loaded;
+    let answered = instance.handshake(&request, peer(), effects).unwrap();
+    assert_eq!(answered, accepted(Some("d"), &[]));
+}
+
+#[test]
+fn one_that_on_start_makes_is_there_after_it() {
+    let loaded = Service::load(
+        "function s.onStart() s.onHandshake = function() return { status = 403 } end end",
+    );
+    let mut instance = loaded.instance;
+    assert!(!instance.has_handshake());
+    instance.start(&mut Effects::new()).unwrap();
+    assert!(instance.has_handshake());
+}
+
+#[test]
 fn it_may_be_left_out_inherited_or_changed() {
     let has = |code: &str| Service::load(code).instance.has_handshake();
     assert!(!has(""));
@@ -239,21 +293,23 @@ fn it_may_be_left_out_inherited_or_changed() {
     assert!(has(
         "setmetatable(s, { __index = { onHandshake = print } })"
     ));
-    let files = [("s.lua", service("s.onHandshake = 5"))];
-    let files: Vec<_> = files.iter().map(|(name, code)| (*name, &**code)).collect();
-    let error = Service::try_load(&files, &LoadOptions::default())
-        .err()
-        .unwrap();
-    assert!(
-        matches!(
-            error,
-            ScriptError::NoCallback {
-                found: "number",
-                ..
-            }
-        ),
-        "{error}"
-    );
+    for code in [
+        "s.onHandshake = 5",
+        "setmetatable(s, { __index = { onHandshake = 5 } })",
+    ] {
+        let error = Service::try_load(&[("s.lua", &service(code))], &LoadOptions::default());
+        let error = error.err().unwrap();
+        assert!(
+            matches!(
+                error,
+                ScriptError::NoCallback {
+                    found: "number",
+                    ..
+                }
+            ),
+            "{error}"
+        );
+    }
     let mut loaded = Service::load(
         "function s.onHandshake() s.onHandshake = function() return { status = 410 } end end",
     );
