@@ -83,8 +83,8 @@ impl Session {
         Some(self.own_ping.at() + pause)
     }
 
-    /// Whether a ping was sent that has still time to be answered; another one would only spoil what
-    /// it tells.
+    /// Whether a ping was sent that has still time to be answered; another one would only spoil
+    /// what it tells.
     pub(super) fn is_ping_underway(&self, now: Time) -> bool {
         let patience = self.limits.pong_timeout.unwrap_or_default();
         self.own_ping.is_awaited() && self.own_ping.at() + patience > now
