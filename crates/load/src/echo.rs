@@ -34,7 +34,7 @@ pub struct EchoOutcome {
 pub fn echo(scenario: &Scenario, stop: &AtomicBool) -> Result<EchoOutcome, LoadError> {
     let addresses = Plan::resolve(scenario)?;
     let sources = preflight::check(scenario, &addresses).map_err(LoadError::Preflight)?;
-    let plan = Plan::new(scenario, addresses, sources)?;
+    let plan = Plan::new(scenario, addresses, sources, stop)?;
     let mut driver = EpollDriver::new().map_err(refused)?;
     let session = connect(&plan, &mut driver)?;
     let mut echo = Echo {

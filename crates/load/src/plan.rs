@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use moonwire_net::{ClientTls, ConnectTarget, SessionLimits, Trust, random_mask};
@@ -69,15 +70,16 @@ impl Plan {
             .collect()
     }
 
-    /// Makes a scenario ready, with what the preflight chose.
+    /// Makes a scenario ready, with what the preflight chose, unless `stop` is set meanwhile.
     pub(crate) fn new(
         scenario: &Scenario,
         addresses: Vec<SocketAddr>,
         sources: Sources,
+        stop: &AtomicBool,
     ) -> Result<Self, LoadError> {
         let schedule = Schedule::new(scenario);
         let content = match scenario.workload {
-            Workload::Echo { size, binary } => Content::Echo(echo(scenario, size, binary)?),
+            Workload::Echo { size, binary } => Content::Echo(echo(scenario, size, binary, stop)?),
             Workload::Alternating { size } => {
                 Content::Echo(EchoPayload::alternating(size, scenario.seed))
             }
@@ -275,7 +277,12 @@ impl Plan {
 }
 
 /// What is echoed: messages of the user's own, or those that are made here.
-fn echo(scenario: &Scenario, size: usize, is_binary: bool) -> Result<EchoPayload, LoadError> {
+fn echo(
+    scenario: &Scenario,
+    size: usize,
+    is_binary: bool,
+    stop: &AtomicBool,
+) -> Result<EchoPayload, LoadError> {
     let seed = scenario.seed;
     let Some(source) = &scenario.payloads else {
         return Ok(EchoPayload::new(size, seed));
@@ -285,9 +292,12 @@ fn echo(scenario: &Scenario, size: usize, is_binary: bool) -> Result<EchoPayload
         is_binary,
         seed,
     };
-    pool::fill(source, wanted)
+    pool::fill(source, wanted, stop)
         .map(EchoPayload::of_pool)
-        .map_err(LoadError::Payload)
+        .map_err(|sentence| match stop.load(Ordering::Acquire) {
+            true => LoadError::Interrupted(sentence),
+            false => LoadError::Payload(sentence),
+        })
 }
 
 /// When the last connection is attempted, from the start.

@@ -7,7 +7,8 @@
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -44,12 +45,16 @@ impl Wanted {
     }
 }
 
-/// The messages, at least one; the error is one sentence.
-pub(crate) fn fill(source: &PayloadSource, wanted: Wanted) -> Result<Vec<Vec<u8>>, String> {
+/// The messages, at least one; the error is one sentence. A program ends once `stop` is set.
+pub(crate) fn fill(
+    source: &PayloadSource,
+    wanted: Wanted,
+    stop: &AtomicBool,
+) -> Result<Vec<Vec<u8>>, String> {
     let (what, pool) = match source {
         PayloadSource::Command(command) => {
             let what = format!("the payload command `{command}`");
-            let output = run(command, wanted).map_err(|why| format!("{what} {why}"))?;
+            let output = run(command, wanted, stop).map_err(|why| format!("{what} {why}"))?;
             let pool = parse(&output, wanted.count()).map_err(|why| format!("{what} {why}"))?;
             (what, pool)
         }
@@ -134,7 +139,7 @@ fn parse(output: &[u8], count: usize) -> Result<Vec<Vec<u8>>, String> {
 }
 
 /// Runs the program to its end; gives what it wrote.
-fn run(command: &str, wanted: Wanted) -> Result<Vec<u8>, String> {
+fn run(command: &str, wanted: Wanted, stop: &AtomicBool) -> Result<Vec<u8>, String> {
     let mut child = Command::new("sh")
         .args(["-c", command])
         .stdin(Stdio::piped())
@@ -153,20 +158,23 @@ fn run(command: &str, wanted: Wanted) -> Result<Vec<u8>, String> {
     }
     let output = reader(child.stdout.take(), OUTPUT_BYTES_MAX);
     let complaints = reader(child.stderr.take(), COMPLAINT_BYTES_MAX);
-    let left = || deadline.saturating_duration_since(Instant::now());
-    let output = output.recv_timeout(left()).ok();
-    let status = output
-        .as_ref()
-        .and_then(|_| await_end(&mut child, deadline));
-    let (Some(output), Some(status)) = (output, status) else {
-        end(&mut child);
-        return Err(format!("took longer than {COMMAND_TIME_MAX:?}"));
+    let until = Until { deadline, stop };
+    let ended = until
+        .some(|| output.try_recv().ok())
+        .and_then(|output| Ok((output, until.some(|| child.try_wait().ok().flatten())?)));
+    let (output, status) = match ended {
+        Ok(ended) => ended,
+        Err(why) => {
+            end(&mut child);
+            return Err(why);
+        }
     };
     if output.len() as u64 > OUTPUT_BYTES_MAX {
         return Err(format!("gave more than {POOL_BYTES_MAX} bytes in all"));
     }
     if !status.success() {
-        let said = complaints.recv_timeout(left()).unwrap_or_default();
+        let said = until.some(|| complaints.try_recv().ok());
+        let said = said.unwrap_or_default();
         let said = String::from_utf8_lossy(&said);
         let last = said.lines().next_back().unwrap_or_default();
         return Err(format!("failed ({status}): {}", last.escape_debug()));
@@ -190,12 +198,27 @@ fn reader(stream: Option<impl Read + Send + 'static>, bytes_max: u64) -> Receive
     receiver
 }
 
-fn await_end(child: &mut Child, deadline: Instant) -> Option<ExitStatus> {
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return Some(status),
-            Ok(None) if Instant::now() < deadline => thread::sleep(END_POLL),
-            Ok(None) | Err(_) => return None,
+/// How long a program is waited for.
+struct Until<'a> {
+    deadline: Instant,
+    stop: &'a AtomicBool,
+}
+
+impl Until<'_> {
+    /// Asks until there is an answer; the error is a clause that says why there will be none.
+    fn some<T>(&self, mut ask: impl FnMut() -> Option<T>) -> Result<T, String> {
+        loop {
+            if let Some(answer) = ask() {
+                return Ok(answer);
+            }
+            if self.stop.load(Ordering::Acquire) {
+                return Err("was interrupted, so that nothing was sent".to_owned());
+            }
+            if Instant::now() >= self.deadline {
+                return Err(format!("took longer than {COMMAND_TIME_MAX:?}"));
+            }
+            // Neither a child nor a flag can be waited for with a timeout.
+            thread::sleep(POLL);
         }
     }
 }
@@ -219,7 +242,7 @@ const OUTPUT_BYTES_MAX: u64 = (POOL_BYTES_MAX + POOL_MESSAGES_MAX * LENGTH_BYTES
 const COMPLAINT_BYTES_MAX: u64 = 64 * 1024;
 /// How long a program may take.
 const COMMAND_TIME_MAX: Duration = Duration::from_secs(60);
-const END_POLL: Duration = Duration::from_millis(5);
+const POLL: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
 mod tests {
@@ -237,6 +260,7 @@ mod tests {
         fill(
             &PayloadSource::Command(command.to_owned()),
             wanted(3, is_binary),
+            &AtomicBool::new(false),
         )
     }
 
@@ -284,12 +308,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("messages");
         std::fs::write(&path, "one\r\n\ntwo\n").unwrap();
-        let lines = fill(&PayloadSource::Lines(path.clone()), wanted(3, false)).unwrap();
+        let fill = |source| fill(&source, wanted(3, false), &AtomicBool::new(false));
+        let lines = fill(PayloadSource::Lines(path.clone())).unwrap();
         assert_eq!(lines, [b"one".to_vec(), Vec::new(), b"two".to_vec()]);
-        let whole = fill(&PayloadSource::File(path.clone()), wanted(3, false)).unwrap();
+        let whole = fill(PayloadSource::File(path.clone())).unwrap();
         assert_eq!(whole, [b"one\r\n\ntwo\n".to_vec()]);
         std::fs::remove_file(&path).unwrap();
-        let sentence = fill(&PayloadSource::File(path), wanted(3, false)).unwrap_err();
+        let sentence = fill(PayloadSource::File(path)).unwrap_err();
         assert!(sentence.contains("messages cannot be read"), "{sentence}");
     }
 }

@@ -105,6 +105,8 @@ pub enum Ending {
 /// Why a run could not start. Displays as one sentence.
 #[derive(Debug)]
 pub enum LoadError {
+    /// [`Control::stop`] was set before there was anything to report.
+    Interrupted(String),
     /// A file to be written cannot be.
     Output(String),
     /// The messages that were to be sent could not be had.
@@ -122,7 +124,8 @@ pub enum LoadError {
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Output(sentence)
+            Self::Interrupted(sentence)
+            | Self::Output(sentence)
             | Self::Payload(sentence)
             | Self::Preflight(sentence)
             | Self::Resolve(sentence)
@@ -138,7 +141,7 @@ impl std::error::Error for LoadError {}
 pub fn run(scenario: &Scenario, control: &mut Control<'_>) -> Result<Outcome, LoadError> {
     let addresses = Plan::resolve(scenario)?;
     let sources = preflight::check(scenario, &addresses).map_err(LoadError::Preflight)?;
-    let plan = Arc::new(Plan::new(scenario, addresses, sources)?);
+    let plan = Arc::new(Plan::new(scenario, addresses, sources, &control.stop)?);
     let raw = scenario.raw_csv.as_deref().map(create_raw).transpose()?;
     let crew = Crew::hire(&plan, raw.as_ref())?;
     let mut records = crew.watch(control)?;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use moonwire_lab::{LocalServer, describe_environment};
-use moonwire_load::{Control, Ending, Outcome, Progress, Scenario};
+use moonwire_load::{Control, Ending, LoadError, Outcome, Progress, Scenario};
 use moonwire_report::{Content, Run, Style, Verdict, objection, render_all, summary, write_run};
 
 use self::args::OutputArgs;
@@ -42,7 +42,10 @@ pub(crate) fn run(args: LoadArgs) -> Result<Exit> {
     };
     let result = moonwire_load::run(&scenario, &mut control);
     progress.finish();
-    let mut outcome = result?;
+    let mut outcome = match result {
+        Err(LoadError::Interrupted(sentence)) => return Ok(interrupted(&sentence)),
+        result => result?,
+    };
     if let Some(server) = server {
         server.finish(&mut outcome.cell);
         // Some are on what the server used.
@@ -71,7 +74,10 @@ pub(crate) fn run(args: LoadArgs) -> Result<Exit> {
 /// Echoes on one connection; what ended it in one line.
 fn echo(scenario: &Scenario, quiet: bool) -> Result<Exit> {
     let stop = signals::stop_on_interrupt()?;
-    let outcome = moonwire_load::echo(scenario, &stop)?;
+    let outcome = match moonwire_load::echo(scenario, &stop) {
+        Err(LoadError::Interrupted(sentence)) => return Ok(interrupted(&sentence)),
+        outcome => outcome?,
+    };
     let compressed = if outcome.deflate { ", compressed" } else { "" };
     let end = match (&outcome.error, &outcome.close) {
         (Some(error), _) => error.clone(),
@@ -89,6 +95,12 @@ fn echo(scenario: &Scenario, quiet: bool) -> Result<Exit> {
         (None, None) => Exit::Interrupted,
         _ => Exit::Success,
     })
+}
+
+/// The end of a run that never began.
+fn interrupted(sentence: &str) -> Exit {
+    output::complain(sentence);
+    Exit::Interrupted
 }
 
 /// The more serious answer wins: an interrupted run is no judgement on its thresholds, and an

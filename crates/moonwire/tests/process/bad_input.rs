@@ -1,12 +1,14 @@
 //! What users get wrong: one clear sentence each, and the exit code that scripts rely on.
 
+use std::fs;
 use std::net::TcpListener;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::harness::{Outcome, Running, Server, certificate, moonwire, run, signal};
+use crate::harness::{Outcome, PATIENCE, Running, Server, certificate, moonwire, run, signal};
 
 const INVALID: i32 = 98;
 const BAD_CONFIGURATION: i32 = 104;
@@ -186,9 +188,36 @@ fn an_interrupted_run_leaves_a_summary() {
     let outcome = load.finish();
     assert_eq!(outcome.code, Some(INTERRUPTED), "{outcome:?}");
     let json: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     assert!(json["messages"]["sent"].as_u64().unwrap() > 0, "{json}");
     assert_eq!(json["messages"]["lost"], 0, "{json}");
+}
+
+/// With all that it started.
+#[test]
+fn an_interruption_ends_a_payload_command_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("id");
+    let place = file.display();
+    let command = format!("sleep 600 & echo $! >'{place}.new'; mv '{place}.new' '{place}'; wait");
+    let mut load = moonwire();
+    load.args(["load", "ws://127.0.0.1:1/", "--payload-command", &command]);
+    let load = Running::start(&mut load);
+    let deadline = Instant::now() + PATIENCE;
+    while !file.exists() {
+        assert!(Instant::now() < deadline, "the command does not start");
+        // Nothing tells when a file comes.
+        thread::sleep(Duration::from_millis(5));
+    }
+    signal(load.id(), Signal::INT);
+    let outcome = load.finish();
+    assert_eq!(outcome.code, Some(INTERRUPTED), "{outcome:?}");
+    assert!(outcome.stderr.contains("was interrupted"), "{outcome:?}");
+    assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:?}");
+    let id = fs::read_to_string(file).unwrap();
+    let status = fs::read_to_string(format!("/proc/{}/stat", id.trim()));
+    // Nobody may wait for a process whose parent has gone.
+    assert!(status.map_or(true, |it| it.contains(") Z ")), "{id}");
 }
 
 /// What the user reads, wherever it was printed.
@@ -220,8 +249,8 @@ fn config(text: &str) -> Wrong {
 impl Wrong {
     fn file(self, path: &str, text: &str) -> Self {
         let path = self.folder.path().join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
         self
     }
 
