@@ -219,7 +219,9 @@ impl<D: Driver> Worker<D> {
             .min(self.beat_ns)
             .min(self.snapshot_ns)
             .min(self.stage_end_ns);
-        moment_ns = moment_ns.min(self.next_connect_ns());
+        moment_ns = moment_ns
+            .min(self.next_connect_ns())
+            .min(self.next_doubt_ns());
         match self.stage {
             Stage::Sending => moment_ns.min(self.desk.next_due_ns()).min(self.end_ns()),
             // Nothing more comes that would wake it.
@@ -384,7 +386,35 @@ impl<D: Driver> Worker<D> {
 
     /// Connections that are made again and again may never come up.
     fn is_retrying_in_vain(&self, waited_ns: u64) -> bool {
-        waited_ns > CONNECT_PATIENCE_NS && self.next_connect == self.clients.len()
+        self.next_connect == self.clients.len()
+            && (waited_ns > CONNECT_PATIENCE_NS
+                || waited_ns >= self.absence_patience_ns() && self.is_nobody_there())
+    }
+
+    /// How long a server is awaited that takes no connection at all: not longer than the run would
+    /// send.
+    fn absence_patience_ns(&self) -> u64 {
+        match self.plan.scenario.barrier {
+            true => CONNECT_PATIENCE_NS.min(self.plan.schedule.end_ns()),
+            false => CONNECT_PATIENCE_NS,
+        }
+    }
+
+    /// True when no connection of any worker is up and each own one has failed.
+    fn is_nobody_there(&self) -> bool {
+        let has_failed = |client: &Client| {
+            client.track.retries > 0 || matches!(client.state, State::Retrying { .. } | State::Down)
+        };
+        self.shared.online.load(Ordering::Relaxed) == 0 && self.clients.iter().all(has_failed)
+    }
+
+    /// When to ask whether anybody is there, which no timer of a connection may come in time for.
+    fn next_doubt_ns(&self) -> u64 {
+        let doubt_ns = self.progress_ns.saturating_add(self.absence_patience_ns());
+        match self.stage == Stage::Waiting && doubt_ns > self.now_ns {
+            true => doubt_ns,
+            false => NEVER,
+        }
     }
 
     fn enter_sending(&mut self) {

@@ -35,6 +35,35 @@ fn a_refused_port_is_a_result_with_its_reason() {
     assert!(matches!(outcome.ending, Ending::Died(_)));
 }
 
+/// Neither the next attempt nor the patience with a server that takes some is waited for.
+#[test]
+fn a_server_that_is_not_there_is_awaited_for_as_long_as_the_run_would_send() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ws://{}/", listener.local_addr().unwrap());
+    drop(listener);
+    for pause in [Duration::from_millis(20), Duration::from_secs(3600)] {
+        let scenario = Scenario::new(Settings {
+            targets: vec![Target::parse(&url).unwrap()],
+            stop: Stop::After(Duration::from_millis(500)),
+            reconnect: Reconnect::After(pause),
+            ..Settings::default()
+        })
+        .unwrap();
+        let begun = Instant::now();
+        let outcome = run(&scenario, &mut Control::default()).unwrap();
+        assert!(begun.elapsed() >= Duration::from_millis(500));
+        assert!(begun.elapsed() < Duration::from_secs(30), "{pause:?}");
+        let Ending::Died(sentence) = &outcome.ending else {
+            panic!("{:?}", outcome.ending);
+        };
+        assert!(
+            sentence.contains("no connection could be made"),
+            "{sentence}"
+        );
+        assert!(sentence.contains("refused"), "{sentence}");
+    }
+}
+
 #[test]
 fn a_server_that_dies_ends_the_run_early() {
     for pacing in [closed(2), open(2000.0, None), open(2000.0, Some(1))] {
