@@ -169,7 +169,7 @@ fn link_extras(parameters: &Parameters) -> Vec<String> {
 }
 
 /// `1 batch`, `20 batches`; the ending is what the plural adds, or all of an irregular plural.
-fn plural(count: u64, noun: &str, ending: &str) -> String {
+pub(crate) fn plural(count: u64, noun: &str, ending: &str) -> String {
     let noun = match (count, ending.len() < noun.len()) {
         (1, _) => noun.to_owned(),
         (_, true) => format!("{noun}{ending}"),

@@ -3,6 +3,7 @@
 use super::Rules;
 use super::standing::Standing;
 use crate::format;
+use crate::groups::plural;
 use crate::metric::Metric;
 use crate::statistics::ranks::{self, Shift, median};
 use crate::statistics::sample_size::rounds_needed;
@@ -92,10 +93,7 @@ impl<'a> Ranking<'a> {
             table.row(row);
         }
         for (contestant, rounds) in &self.unranked {
-            table.row([
-                (*contestant).to_owned(),
-                format!("not ranked: {rounds} rounds"),
-            ]);
+            table.row([(*contestant).to_owned(), not_ranked(*rounds)]);
         }
         table
     }
@@ -103,7 +101,7 @@ impl<'a> Ranking<'a> {
     /// What a contestant is called in the end; `None` of one that is not here.
     pub(super) fn verdict(&self, contestant: &str) -> Option<String> {
         if let Some((_, rounds)) = self.unranked.iter().find(|(name, _)| *name == contestant) {
-            return Some(format!("not ranked: {rounds} rounds"));
+            return Some(not_ranked(*rounds));
         }
         let place = self.places.iter().find(|it| it.contestant == contestant)?;
         let best = &self.places[0];
@@ -132,8 +130,8 @@ impl<'a> Ranking<'a> {
         let resolve = format::percent(self.resolve);
         match rounds_needed(&samples, self.resolve.ln_1p(), self.alpha) {
             Some(needed) if needed > fewest => {
-                let more = format::count(needed - fewest);
-                format!(": {more} more rounds would tell {resolve}")
+                let more = plural(needed - fewest, "more round", "s");
+                format!(": {more} would tell {resolve}")
             }
             Some(_) | None => format!(": {resolve} would be told"),
         }
@@ -221,6 +219,10 @@ impl<'a> Ranking<'a> {
     }
 }
 
+fn not_ranked(rounds: usize) -> String {
+    format!("not ranked: {}", plural(rounds as u64, "round", "s"))
+}
+
 /// A difference of logarithms as a relative one.
 fn percent(log_ratio: f64) -> String {
     format!("{:+.1} %", log_ratio.exp_m1() * 100.0)
@@ -281,10 +283,14 @@ mod tests {
 
     #[test]
     fn too_few_rounds_are_not_ranked() {
-        with_ranking(&[("a", 2.0), ("b", 4.0)], 3, |ranking| {
-            assert!(ranking.places.is_empty());
-            let text = ranking.table().to_text();
-            assert!(text.contains("not ranked: 3 rounds"), "{text}");
-        });
+        for (rounds, expected) in [(3, "not ranked: 3 rounds"), (1, "not ranked: 1 round")] {
+            with_ranking(&[("a", 2.0), ("b", 4.0)], rounds, |ranking| {
+                assert!(ranking.places.is_empty());
+                let text = ranking.table().to_text();
+                let cells: Vec<&str> = text.lines().last().unwrap().split("  ").collect();
+                assert_eq!(cells.last().unwrap().trim(), expected, "{text}");
+                assert_eq!(ranking.verdict("a").unwrap(), expected);
+            });
+        }
     }
 }
