@@ -141,11 +141,19 @@
     return inside;
   }
 
+  // A value without neighbours has no line to be seen in.
+  const alone = (u, series) => {
+    const values = u.data[series];
+    const isAlone = (value, index) =>
+      value != null && values[index - 1] == null && values[index + 1] == null;
+    return values.flatMap((value, index) => (isAlone(value, index) ? [index] : []));
+  };
+
   const line = (label, stroke, value, more) => ({
     label,
     stroke: () => tone(stroke),
     width: 1.8,
-    points: { show: false },
+    points: { show: false, filter: alone, size: 6 },
     value: (_, v) => value(v),
     ...more,
   });
@@ -215,7 +223,11 @@
           series: [
             line("percentile", null, (v) => (v == null ? "–" : percentile(v))),
             ...shown.map((cell) =>
-              line(cell.label, cell.color, latency, { width: 2.2, spanGaps: true }),
+              line(cell.label, cell.color, latency, {
+                width: 2.2,
+                spanGaps: true,
+                points: { show: false },
+              }),
             ),
           ],
         },

@@ -380,17 +380,31 @@ fn legend(svg: &mut String, at: (f64, f64), names: &[(String, &'static str)]) {
     }
 }
 
-/// A line through points of the sheet, broken where one is `None`.
+/// A line through points of the sheet, broken where one is `None`. A point without neighbours has
+/// no line to be seen in and is a dot.
 fn draw_line(svg: &mut String, points: &[Option<(f64, f64)>], color: &str, width: f64) {
     let mut path = String::new();
-    let mut pen = 'M';
-    for point in points {
-        let Some((x, y)) = point else {
-            pen = 'M';
+    for points in points.split(Option::is_none) {
+        let points: Vec<(f64, f64)> = points.iter().copied().flatten().collect();
+        if let &[(x, y)] = points.as_slice() {
+            let radius = width + DOT_EDGE;
+            put(
+                svg,
+                format_args!(
+                    "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{color}\"/>\n"
+                ),
+            );
             continue;
-        };
-        put(&mut path, format_args!("{pen}{x:.1} {y:.1}"));
-        pen = 'L';
+        }
+        for (pen, (x, y)) in std::iter::once('M')
+            .chain(std::iter::repeat('L'))
+            .zip(points)
+        {
+            put(&mut path, format_args!("{pen}{x:.1} {y:.1}"));
+        }
+    }
+    if path.is_empty() {
+        return;
     }
     put(
         svg,
@@ -471,3 +485,62 @@ const MARGIN_LEFT: f64 = 76.0;
 const MARGIN_RIGHT: f64 = 24.0;
 const MARGIN_TOP: f64 = 30.0;
 const MARGIN_BOTTOM: f64 = 52.0;
+/// What a dot has around what the width of its line would be, so that it is seen.
+const DOT_EDGE: f64 = 1.5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::axis::Unit;
+
+    /// Above and below a line of text, some of a letter's height is left.
+    #[test]
+    fn a_legend_of_any_length_lies_between_the_subtitle_and_the_first_title() {
+        for entries in [1, 40] {
+            let legend = (0..entries).map(|_| ("legend".to_owned(), "#000000"));
+            let chart = Chart {
+                title: "title".to_owned(),
+                subtitle: "subtitle".to_owned(),
+                legend: legend.collect(),
+                panels: vec![Panel {
+                    title: "panel".to_owned(),
+                    notes: Vec::new(),
+                    x: Axis::linear("x", Unit::Seconds, 0.0, 1.0),
+                    y: Axis::linear("y", Unit::Percent, 0.0, 1.0),
+                    marks: Vec::new(),
+                }],
+            };
+            let svg = chart.to_svg();
+            let baselines = |word: &str| {
+                let lines = svg
+                    .lines()
+                    .filter(|line| line.contains(&format!(">{word}<")));
+                let y = lines.map(|line| line.split("y=\"").nth(1).unwrap().split('"').next());
+                y.map(|y| y.unwrap().parse::<f64>().unwrap())
+                    .collect::<Vec<_>>()
+            };
+            let (legend, panel) = (baselines("legend"), baselines("panel")[0]);
+            assert_eq!(legend.len(), entries);
+            assert!(legend[0] - baselines("subtitle")[0] > 13.0, "{legend:?}");
+            assert!(panel - legend[entries - 1] > 16.0, "{panel}: {legend:?}");
+        }
+    }
+
+    #[test]
+    fn a_point_without_neighbours_is_a_dot() {
+        let drawn = |points: &[Option<(f64, f64)>]| {
+            let mut svg = String::new();
+            draw_line(&mut svg, points, "#000000", 2.0);
+            let dots = svg.matches("<circle").count();
+            let path = svg.split(" d=\"").nth(1);
+            let path = path.map(|rest| rest.split('"').next().unwrap().to_owned());
+            (dots, path.unwrap_or_default())
+        };
+        let (one, two, three) = (Some((1.0, 1.0)), Some((2.0, 2.0)), Some((3.0, 3.0)));
+        assert_eq!(drawn(&[one]), (1, String::new()));
+        assert_eq!(drawn(&[one, two]), (0, "M1.0 1.0L2.0 2.0".to_owned()));
+        let broken = [None, one, None, two, three];
+        assert_eq!(drawn(&broken), (1, "M2.0 2.0L3.0 3.0".to_owned()));
+        assert_eq!(drawn(&[None]), (0, String::new()));
+    }
+}
