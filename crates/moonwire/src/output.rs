@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use moonwire_report::check_run_place;
 
 use crate::exit::Exit;
+use crate::report::RUN_FILE;
 
 /// One sentence about what is wrong, on stderr.
 pub(crate) fn complain(sentence: &str) {
@@ -58,6 +59,21 @@ pub(crate) fn colour_on_stderr() -> bool {
 
 fn is_colour_wanted() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Says that the result of an earlier run will be lost, before the run, while it can still be moved
+/// away.
+pub(crate) fn announce_replacement(folder: Option<&Path>, quiet: bool) {
+    if let Some(folder) = folder
+        && !quiet
+        && folder.join(RUN_FILE).is_file()
+    {
+        remark(&format!(
+            "{} has the result of an earlier run, which this one replaces; give another --out to \
+             keep it",
+            folder.display()
+        ));
+    }
 }
 
 /// Whether a Run file can be written to `path` (`-` is stdout): asked before a run, because after

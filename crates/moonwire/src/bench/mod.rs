@@ -20,6 +20,7 @@ pub(crate) fn run(args: BenchArgs) -> Result<Exit> {
     if let Some(path) = &args.json {
         output::check_writable(path)?;
     }
+    output::announce_replacement(args.out.as_deref(), args.quiet);
     let stop = signals::stop_on_interrupt()?;
     let mut watch = Watch::new(args.quiet);
     let result = bench(&spec, &stop, &mut watch);

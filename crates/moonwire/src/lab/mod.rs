@@ -49,6 +49,7 @@ fn doubling(args: &DoublingArgs, roster: &Roster) -> Result<Exit> {
     if let Some(path) = &args.json {
         output::check_writable(path)?;
     }
+    output::announce_replacement(args.out.as_deref(), args.quiet);
     let stop = signals::stop_on_interrupt()?;
     let mut watch = Watch::new(args.quiet);
     let result = payload_doubling(&spec, &stop, &mut |event| watch.on_event(event));

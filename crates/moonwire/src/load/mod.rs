@@ -126,6 +126,7 @@ fn prepare(args: &OutputArgs) -> Result<()> {
             .with_context(|| format!("cannot make the folder '{}'", folder.display()))?;
         output::check_writable(&folder.join(RUN_FILE))?;
     }
+    output::announce_replacement(args.out.as_deref(), args.quiet);
     Ok(())
 }
 

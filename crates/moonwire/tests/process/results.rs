@@ -72,6 +72,24 @@ fn a_run_file_that_cannot_be_written_keeps_nothing_else_from_coming() {
 }
 
 #[test]
+fn a_result_that_a_run_replaces_is_announced() {
+    let server = Server::moonwire(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let sentence = format!("{} has the result of an earlier run", out.display());
+    for (quiet, is_said) in [(&[][..], false), (&["--quiet"], false), (&[], true)] {
+        let mut load = load(&server);
+        let outcome = run(load.arg("--out").arg(&out).args(quiet));
+        assert_eq!(outcome.stderr.contains(&sentence), is_said, "{outcome:?}");
+    }
+    let mut bench = moonwire();
+    bench.args(["bench", "--clients", "1", "--batches", "1", "--wait", "10"]);
+    bench.args(["--link-delay", "0", "--idle-poll", "off", "--repeats", "0"]);
+    let outcome = run(bench.arg("--out").arg(&out));
+    assert!(outcome.stderr.contains(&sentence), "{outcome:?}");
+}
+
+#[test]
 fn a_bench_whose_run_file_cannot_be_copied_prints_its_tables() {
     let folder = tempfile::tempdir().unwrap();
     let full = full(folder.path());
