@@ -23,6 +23,11 @@ pub fn positive(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A whole number of at most 32 bits.
+pub fn count_u32(text: &str) -> Result<u32, String> {
+    u32::try_from(count(text)?).map_err(|_| format!("'{text}' is more than {}", u32::MAX))
+}
+
 /// A rate in events per second, fractions allowed, above zero.
 pub fn rate(text: &str) -> Result<f64, String> {
     match Decimal::parse(text, COUNT_UNITS).map(|value| value.approximate()) {

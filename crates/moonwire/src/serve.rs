@@ -56,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME=DIR", value_parser = app)]
     app: Vec<(String, PathBuf)>,
     /// Threads, each with its own listener and service instances [default: one per core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = threads)]
     workers: Option<usize>,
     /// What to log, such as `debug` or `moonwire_server=debug,warn`; RUST_LOG wins
     #[arg(long, value_name = "FILTER")]
@@ -271,6 +271,11 @@ fn app(text: &str) -> Result<(String, PathBuf), String> {
         }
         Some(_) | None => Err("write NAME=DIR, such as chat=apps/chat".to_owned()),
     }
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    let threads = text.parse();
+    threads.map_err(|_| format!("'{text}' is not a number of threads; write one such as 4"))
 }
 
 /// Where services of LAppS find that of all services, with a slash behind it.

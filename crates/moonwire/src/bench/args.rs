@@ -83,13 +83,14 @@ pub(crate) struct BenchArgs {
     pub(crate) client_cpu_limit: Option<String>,
     /// How often, in all, a cell is measured again that is not VALID while the host took the
     /// processors away; at most twice a cell, and the result says so
-    #[arg(long, value_name = "N", default_value = "6")]
+    #[arg(long, value_name = "N", default_value = "6",
+          value_parser = quantity::count_u32)]
     pub(crate) repeats: u32,
     /// How long replies are awaited after the last send before they count as lost
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = quantity::duration)]
     pub(crate) drain: Duration,
     /// Seed of everything random in the load
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = quantity::count)]
     pub(crate) seed: Option<u64>,
     /// Name of the results folder
     #[arg(long, value_name = "NAME", default_value = "bench", value_parser = plain_name)]

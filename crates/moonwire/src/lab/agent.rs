@@ -8,6 +8,7 @@ use anyhow::{Context, Error, Result};
 use clap::Args;
 use moonwire_lab::{AgentEvent, AgentSpec, Roster, Token, agent, peers_folder};
 
+use super::place;
 use crate::exit::Exit;
 use crate::signals;
 
@@ -21,7 +22,7 @@ use crate::signals;
 #[command(after_help = EXAMPLES)]
 pub(super) struct AgentArgs {
     /// Address and port; contestants listen at the same address, on ports of their own
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = place)]
     listen: SocketAddr,
     /// The file with the token that labs have to know, 16 bytes at least; needed where ADDR is not
     /// of the loopback

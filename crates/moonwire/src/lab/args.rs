@@ -188,7 +188,7 @@ pub(super) struct DoublingArgs {
     #[arg(long, value_name = "PROCESSORS", env = "CLIENT_CPU_LIMIT")]
     pub(super) client_cpu_limit: Option<String>,
     /// Seed of the payloads
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = quantity::count)]
     pub(super) seed: Option<u64>,
     /// Write the Run file here too; `-` is stdout
     #[arg(long, value_name = "FILE")]

@@ -8,6 +8,8 @@ mod list;
 mod null;
 mod watch;
 
+use std::net::SocketAddr;
+
 use anyhow::{Context, Error, Result};
 use moonwire_lab::{CpuLimits, DoublingSpec, Roster, payload_doubling, peers_folder};
 
@@ -42,6 +44,13 @@ pub(crate) fn run(args: &LabArgs) -> Result<Exit> {
         Scenario::NullServer(args) => null::run(args),
         Scenario::Agent(args) => agent::run(args, roster),
     }
+}
+
+/// Where to listen.
+fn place(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        format!("'{text}' is not a place to listen at; write ADDR:PORT such as 127.0.0.1:5090")
+    })
 }
 
 fn doubling(args: &DoublingArgs, roster: &Roster) -> Result<Exit> {

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use moonwire_load::{NullServer, null_server};
+use moonwire_load::{NullServer, null_server, quantity};
 
+use super::place;
 use crate::exit::Exit;
 use crate::signals;
 
@@ -15,7 +16,8 @@ use crate::signals;
 #[derive(Debug, Args)]
 pub(super) struct NullServerArgs {
     /// Address and port; port 0 is a free one
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0",
+          value_parser = place)]
     listen: SocketAddr,
     /// Certificate in PEM; with it everything is over TLS
     #[arg(long, value_name = "FILE", requires = "key")]
@@ -24,7 +26,7 @@ pub(super) struct NullServerArgs {
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
     /// Replies to each message on /amplify
-    #[arg(long, value_name = "N", default_value = "4")]
+    #[arg(long, value_name = "N", default_value = "4", value_parser = quantity::count_u32)]
     replies: u32,
 }
 

@@ -82,7 +82,7 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = quantity::duration)]
     pub(crate) handshake_timeout: Duration,
     /// Source addresses; spread over 127.0.0.0/8 by itself when the ports of one do not suffice
-    #[arg(long, value_name = "IP", value_delimiter = ',')]
+    #[arg(long, value_name = "IP", value_delimiter = ',', value_parser = address)]
     pub(crate) source_ip: Vec<IpAddr>,
     /// Accept any certificate
     #[arg(short = 'k', long)]
@@ -162,7 +162,7 @@ pub(crate) struct PacingArgs {
     #[arg(long, value_name = "DURATION", value_parser = quantity::duration_ms)]
     pub(crate) link_delay: Option<Duration>,
     /// Seed of everything random in the load; printed, so that a run can be repeated
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = quantity::count)]
     pub(crate) seed: Option<u64>,
 }
 
@@ -239,6 +239,12 @@ pub(crate) enum Payload {
 pub(crate) enum TimeUnit {
     Us,
     Ms,
+}
+
+fn address(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| {
+        format!("'{text}' is not an address; write one of IPv4 or IPv6 such as 127.0.0.2 or ::1")
+    })
 }
 
 const EXAMPLES: &str = "Examples:

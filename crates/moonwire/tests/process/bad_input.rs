@@ -42,6 +42,33 @@ fn urls_and_numbers_are_checked() {
     wrong("serve --listen 127.0.0.1").names("127.0.0.1");
 }
 
+/// In our words, not in those of whoever reads numbers and addresses for us.
+#[test]
+fn what_is_no_number_or_address_is_told_what_would_be_right() {
+    for (line, option, example) in [
+        ("serve --workers x", "--workers", "such as 4"),
+        ("serve --workers=-1", "--workers", "such as 4"),
+        ("load ws://127.0.0.1:1/ --seed x", "--seed", "such as 1000"),
+        ("bench --seed x", "--seed", "such as 1000"),
+        ("bench --repeats 5g", "--repeats", "more than 4294967295"),
+        ("lab payload-doubling --seed x", "--seed", "such as 1000"),
+        ("lab null-server --replies x", "--replies", "such as 1000"),
+        (
+            "lab null-server --listen x",
+            "--listen",
+            "such as 127.0.0.1",
+        ),
+        ("lab agent --listen x", "--listen", "such as 127.0.0.1"),
+        (
+            "load ws://127.0.0.1:1/ --source-ip x",
+            "--source-ip",
+            "such as 127.0.0.2",
+        ),
+    ] {
+        wrong(line).names(option).names(example);
+    }
+}
+
 #[test]
 fn configurations_are_checked() {
     wrong("serve --config DIR/none.toml").names("none.toml");
