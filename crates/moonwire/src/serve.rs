@@ -97,6 +97,9 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
         (None, Some(home)) => installation(home.as_deref(), &overrides)?,
         (None, None) => Config::shipped(&overrides)?,
     };
+    if config.workers == 0 && !overrides.listen.is_empty() {
+        output::remark("--listen is not used: with workers = 0 nobody can connect");
+    }
     config.log = log_filter(log)?.unwrap_or(config.log);
     config.log_format = log_format.unwrap_or(config.log_format);
     if check {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use moonwire_lab::{LocalServer, describe_environment};
-use moonwire_load::{Control, Ending, LoadError, Outcome, Progress, Scenario};
+use moonwire_load::{Control, Ending, LoadError, Outcome, Progress, Scenario, Target};
 use moonwire_report::{Content, Run, Style, Verdict, objection, render_all, summary, write_run};
 
 use self::args::OutputArgs;
@@ -22,6 +22,12 @@ use crate::signals;
 /// Runs the load, prints its summary and writes what was asked for.
 pub(crate) fn run(args: LoadArgs) -> Result<Exit> {
     let scenario = Scenario::new(settings::resolve(&args)?)?;
+    if args.connections.cacert.is_some()
+        && !args.output.quiet
+        && !scenario.targets.iter().any(Target::is_secure)
+    {
+        output::remark("--cacert is not used: no URL is a wss:// one");
+    }
     if args.echo {
         return echo(&scenario, args.output.quiet);
     }

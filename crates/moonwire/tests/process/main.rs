@@ -18,6 +18,7 @@ mod installation;
 mod lab;
 mod lapps;
 mod load_options;
+mod no_effect;
 mod results;
 mod scenario_files;
 mod stages;
