@@ -175,6 +175,39 @@ fn a_conversion_can_be_served_and_names_what_it_ignores() {
     assert_eq!(server.terminate().code(), Some(0));
 }
 
+/// By its name: nobody who moves from LAppS has a moonwire.toml.
+#[test]
+fn a_file_that_an_installation_needs_is_named() {
+    let folder = home();
+    let conf = folder.path().join("etc/conf");
+    let said = || {
+        let mut serve = moonwire();
+        let outcome = run(serve
+            .args(["serve", "--check", "--lapps"])
+            .arg(folder.path()));
+        assert_eq!(outcome.code, Some(104), "{outcome:?}");
+        let mut lines = outcome.stderr.lines();
+        let is_error = |line: &&str| line.starts_with("moonwire: ");
+        lines.rfind(is_error).map(str::to_owned).unwrap()
+    };
+    let ws = conf.join("ws.json");
+    let tls =
+        r#"{"tls": true, "port": 0, "tls_certificates": {"key": "/no/key.pem", "cert": "CERT"}}"#;
+    let cert = ws.to_str().unwrap();
+    fs::write(&ws, tls.replace("CERT", "/no/cert.pem")).unwrap();
+    let expected = format!("{cert}: `tls_certificates.cert` names /no/cert.pem, which cannot");
+    assert!(said().contains(&expected), "{}", said());
+    fs::write(&ws, tls.replace("CERT", cert)).unwrap();
+    assert!(said().contains("`tls_certificates.key` names /no/key.pem"));
+    let lapps = conf.join("lapps.json");
+    fs::write(&lapps, r#"{"services": {}}"#).unwrap();
+    let expected = format!("{}: no service of it starts", lapps.display());
+    assert!(said().contains(&expected), "{}", said());
+    fs::remove_file(&lapps).unwrap();
+    let expected = format!("{}: there is no such file, so there is no", lapps.display());
+    assert!(said().contains(&expected), "{}", said());
+}
+
 #[test]
 fn an_installation_that_cannot_be_read_is_one_sentence() {
     let folder = home();

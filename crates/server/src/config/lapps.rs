@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::ConfigError;
+use super::{ConfigError, Overrides};
 use reader::Reader;
 
 /// Where LAppS is installed, and its two files.
@@ -34,6 +34,27 @@ pub struct LappsConversion {
     pub apps: PathBuf,
     /// What is added to `LUA_PATH`: each service finds the modules of all.
     pub module_path: String,
+    /// What its files need to be served, for the sentence that says what is missing.
+    needs: Needs,
+}
+
+/// What must be there, and the file that says so.
+#[derive(Debug, Eq, PartialEq)]
+struct Needs {
+    ws: PathBuf,
+    lapps: PathBuf,
+    has_services: bool,
+    certificates: Vec<Certificate>,
+}
+
+/// A file of TLS: the key of `tls_certificates` that names it, or its path by default.
+#[derive(Debug, Eq, PartialEq)]
+struct Certificate {
+    key: &'static str,
+    path: String,
+    is_named: bool,
+    /// Whether clients see it, which `--dev-tls` replaces.
+    is_of_server: bool,
 }
 
 impl LappsHome {
@@ -59,7 +80,7 @@ impl LappsHome {
         }
     }
 
-    /// Reads both files. One that is not there counts as LAppS has it by default.
+    /// Reads both files. One that is not there counts as LAppS has it by default, and is remarked.
     pub fn convert(&self) -> Result<LappsConversion, ConfigError> {
         if !self.home.is_dir() {
             let sentence = "there is no such folder, so no installation of LAppS";
@@ -67,9 +88,12 @@ impl LappsHome {
         }
         let mut remarks = Vec::new();
         let mut root = toml::Table::new();
-        let lapps = object(&self.lapps)?;
-        let mut ws = Reader::new(&self.ws, object(&self.ws)?, &mut remarks);
-        let serves = ws::convert(&mut ws, &mut root, services::connect(&lapps))?;
+        let lapps = object(&self.lapps, &mut remarks)?;
+        let ws = object(&self.ws, &mut remarks)?;
+        let mut ws = Reader::new(&self.ws, ws, &mut remarks);
+        let mut certificates = Vec::new();
+        let connects = services::connect(&lapps);
+        let serves = ws::convert(&mut ws, &mut root, connects, &mut certificates)?;
         ws.finish();
         let mut lapps = Reader::new(&self.lapps, lapps, &mut remarks);
         let (apps, module_path) = services::convert(&mut lapps, &self.home, serves, &mut root)?;
@@ -81,15 +105,65 @@ impl LappsHome {
             remarks,
             apps,
             module_path,
+            needs: Needs {
+                ws: self.ws.clone(),
+                lapps: self.lapps.clone(),
+                has_services: root["services"].as_table().is_some_and(|it| !it.is_empty()),
+                certificates,
+            },
         })
     }
 }
 
+impl LappsConversion {
+    /// Whether it can be served, as far as its own files say it. A conversion is right on a machine
+    /// that has not what it needs, too.
+    pub(super) fn check(&self, overrides: &Overrides) -> Result<(), ConfigError> {
+        let needs = &self.needs;
+        if !needs.has_services && overrides.apps.is_empty() {
+            let sentence = match needs.lapps.exists() {
+                true => "no service of it starts; its `services` need one that does",
+                false => "there is no such file, so there is no service to start",
+            };
+            return Err(ConfigError::of_file(&needs.lapps, sentence));
+        }
+        let needed = needs
+            .certificates
+            .iter()
+            .filter(|it| !(it.is_of_server && overrides.dev_tls));
+        for Certificate {
+            key,
+            path,
+            is_named,
+            ..
+        } in needed
+        {
+            let Err(error) = std::fs::File::open(path) else {
+                continue;
+            };
+            let verb = match is_named {
+                true => "names",
+                false => "is not there and means",
+            };
+            let sentence =
+                format!("`tls_certificates.{key}` {verb} {path}, which cannot be read: {error}");
+            return Err(ConfigError::of_file(&needs.ws, sentence));
+        }
+        Ok(())
+    }
+}
+
 /// The object in a file, or an empty one if there is no file.
-fn object(file: &Path) -> Result<Map<String, Value>, ConfigError> {
+fn object(file: &Path, remarks: &mut Vec<String>) -> Result<Map<String, Value>, ConfigError> {
     let text = match std::fs::read(file) {
         Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Map::new()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let file = file.display();
+            remarks.push(format!(
+                "{file}: there is no such file, so everything in it is as LAppS has it by default"
+            ));
+            return Ok(Map::new());
+        }
         Err(error) => {
             let sentence = format!("the configuration cannot be read: {error}");
             return Err(ConfigError::of_file(file, sentence));

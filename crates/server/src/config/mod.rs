@@ -374,6 +374,7 @@ impl Config {
 
     /// That of an installation of LAppS.
     pub fn lapps(conversion: &LappsConversion, overrides: &Overrides) -> Result<Self, ConfigError> {
+        conversion.check(overrides)?;
         let text = sentence::Text {
             file: None,
             text: &conversion.toml,

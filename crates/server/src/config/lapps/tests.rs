@@ -107,8 +107,14 @@ fn without_files_the_defaults_of_lapps_hold() {
     ] {
         assert!(conversion.toml.contains(line), "{}", conversion.toml);
     }
+    for name in ["ws.json", "lapps.json"] {
+        let said = format!("{name}: there is no such file, so everything in it is as LAppS");
+        let remarks = conversion.remarks.join("\n");
+        assert!(remarks.contains(&said), "{remarks}");
+    }
     let error = Config::lapps(&conversion, &Overrides::default()).unwrap_err();
-    assert!(error.to_string().contains("there is no service"), "{error}");
+    let sentence = "lapps.json: there is no such file, so there is no service to start";
+    assert!(error.to_string().contains(sentence), "{error}");
 }
 
 #[test]
@@ -165,8 +171,8 @@ fn services_that_connect_have_the_authority_and_the_version_of_clients() {
         let remarks = conversion.remarks.join("\n");
         assert!(!remarks.contains("`tls_c"), "{remarks}");
         let error = Config::lapps(&conversion, &Overrides::default()).unwrap_err();
-        let sentence = "`ca` names a, which cannot be read: ";
-        assert!(error.to_string().starts_with(sentence), "{error}");
+        let sentence = "ws.json: `tls_certificates.ca` names a, which cannot be read: ";
+        assert!(error.to_string().contains(sentence), "{error}");
         let toml = convert(&home(Some(&ws), Some(LAPPS))).unwrap().toml;
         assert!(!toml.contains("client_tls"), "{toml}");
     }
@@ -256,4 +262,20 @@ fn of_two_services_with_one_target_the_one_that_starts_has_it() {
     ] {
         assert!(remarks.contains(part), "{part}: {remarks}");
     }
+}
+
+/// What it converts to is right elsewhere, too.
+#[test]
+fn a_certificate_is_needed_to_serve_and_not_to_convert() {
+    let folder = home(Some(r#"{"tls": true}"#), Some(LAPPS));
+    let mut conversion = convert(&folder).unwrap();
+    let cert = &mut conversion.needs.certificates[0];
+    assert_eq!(cert.path, "/opt/lapps/etc/ssl/certs/localhost.crt");
+    cert.path = "/nowhere/localhost.crt".to_owned();
+    let mut overrides = Overrides::default();
+    let error = conversion.check(&overrides).unwrap_err().to_string();
+    let expected = "ws.json: `tls_certificates.cert` is not there and means /nowhere/localhost.crt";
+    assert!(error.contains(expected), "{error}");
+    overrides.dev_tls = true;
+    conversion.check(&overrides).unwrap();
 }

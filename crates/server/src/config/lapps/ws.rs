@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use toml::{Table, Value};
 
 use super::super::ConfigError;
+use super::Certificate;
 use super::reader::Reader;
 use crate::cidr::Cidr;
 use crate::handler;
@@ -12,11 +13,13 @@ use crate::handler;
 /// Whether anybody can connect.
 pub(super) type Serves = bool;
 
-/// Writes `[server]`, `[tls]` and `[limits]`, and `[client_tls]` if a service connects to others.
+/// Writes `[server]`, `[tls]` and `[limits]`, and `[client_tls]` if a service connects to others;
+/// adds the files that these need.
 pub(super) fn convert(
     ws: &mut Reader<'_>,
     root: &mut Table,
     connects: bool,
+    needed: &mut Vec<Certificate>,
 ) -> Result<Serves, ConfigError> {
     let mut server = Table::new();
     let listeners = ws.integer("listeners", 0..=COUNT_MAX)?.unwrap_or(2);
@@ -42,7 +45,7 @@ pub(super) fn convert(
     server.insert("acl".into(), acl(&mut ws.object("acl")?)?.into());
     root.insert("server".into(), server.into());
     root.insert("limits".into(), limits.into());
-    let (tls, client_tls) = tls(ws, connects)?;
+    let (tls, client_tls) = tls(ws, connects, needed)?;
     if let Some(tls) = tls {
         root.insert("tls".into(), tls.into());
     }
@@ -99,7 +102,11 @@ fn address(ws: &mut Reader<'_>) -> Result<SocketAddr, ConfigError> {
 }
 
 /// `[tls]` and `[client_tls]`.
-fn tls(ws: &mut Reader<'_>, connects: bool) -> Result<(Option<Table>, Option<Table>), ConfigError> {
+fn tls(
+    ws: &mut Reader<'_>,
+    connects: bool,
+    needed: &mut Vec<Certificate>,
+) -> Result<(Option<Table>, Option<Table>), ConfigError> {
     let is_on = ws.boolean("tls")?;
     if is_on.is_none() {
         ws.remark("there is no `tls`, so connections are not encrypted");
@@ -113,22 +120,18 @@ fn tls(ws: &mut Reader<'_>, connects: bool) -> Result<(Option<Table>, Option<Tab
         }
     };
     let mut files = ws.object("tls_certificates")?;
-    let cert = files
-        .text("cert")?
-        .unwrap_or_else(|| format!("{CERTIFICATES}/localhost.crt"));
-    let key = files
-        .text("key")?
-        .unwrap_or_else(|| format!("{CERTIFICATES}/localhost.key"));
+    let cert = certificate(&mut files, "cert", "localhost.crt")?;
+    let key = certificate(&mut files, "key", "localhost.key")?;
     let mut client = None;
     if connects {
-        let ca = files.text("ca")?;
-        let ca = ca.unwrap_or_else(|| format!("{CERTIFICATES}/localhost.ca.pem"));
+        let ca = certificate(&mut files, "ca", "localhost.ca.pem")?;
         let mut table = Table::new();
-        table.insert("ca".into(), ca.into());
+        table.insert("ca".into(), ca.path.clone().into());
         table.insert("versions".into(), versions(client_version));
         // LAppS checks no name; elsewhere than here that would be no check at all.
         table.insert("verify_loopback_name".into(), false.into());
         client = Some(table);
+        needed.push(ca);
     } else {
         files.ignore("ca", NO_CLIENT);
     }
@@ -137,10 +140,26 @@ fn tls(ws: &mut Reader<'_>, connects: bool) -> Result<(Option<Table>, Option<Tab
         return Ok((None, client));
     }
     let mut tls = Table::new();
-    tls.insert("cert".into(), cert.into());
-    tls.insert("key".into(), key.into());
+    tls.insert("cert".into(), cert.path.clone().into());
+    tls.insert("key".into(), key.path.clone().into());
     tls.insert("versions".into(), versions(version));
+    needed.extend([cert, key]);
     Ok((Some(tls), client))
+}
+
+/// The file that a key of `tls_certificates` names.
+fn certificate(
+    files: &mut Reader<'_>,
+    key: &'static str,
+    default: &str,
+) -> Result<Certificate, ConfigError> {
+    let named = files.text(key)?;
+    Ok(Certificate {
+        key,
+        is_named: named.is_some(),
+        path: named.unwrap_or_else(|| format!("{CERTIFICATES}/{default}")),
+        is_of_server: key != "ca",
+    })
 }
 
 /// One version, never both.
