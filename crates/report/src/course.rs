@@ -88,6 +88,7 @@ fn plot(key: &Key<'_>, cells: &[&Cell]) -> Plot {
         tracks: CURVES
             .iter()
             .filter_map(|curve| track(curve, &cells, end_s))
+            .chain(pauses(&cells, end_s))
             .collect(),
     };
     let contestant = key.contestant.replace('/', "_");
@@ -154,6 +155,15 @@ fn track(curves: &(Curve, Option<Curve>), cells: &[&Cell], end_s: f64) -> Option
         height: TRACK_HEIGHT,
         keys: Vec::new(),
         remark: trends.join("; "),
+    })
+}
+
+/// What happens now and then has no trend.
+fn pauses(cells: &[&Cell], end_s: f64) -> Option<Track> {
+    let track = track(&(curve::GC_PAUSES, None), cells, end_s)?;
+    Some(Track {
+        remark: String::new(),
+        ..track
     })
 }
 
@@ -244,11 +254,14 @@ mod tests {
         for (second, interval) in cells[0].intervals.iter_mut().enumerate() {
             (interval.server_received, interval.server_connected) = (Some(1000), Some(100));
             interval.server_rss_bytes = Some((30 + second as u64) << 20);
+            interval.gc_pause_max_ms = Some(if second % 20 == 7 { 30.0 } else { 0.0 });
         }
         let told = trends(&cells[0]);
         let memory = told.iter().find(|(name, _)| name == "memory of the server");
         assert!(memory.unwrap().1.starts_with("rises by "), "{told:?}");
+        assert_eq!(told.len(), 5, "pauses have no trend: {told:?}");
         let svg = &plots(&run)[0].svg;
+        assert!(svg.contains(">GC pauses of the server<"));
         assert!(svg.contains(PALE_BLUE) && svg.contains(">ws, as the server counts<"));
     }
 }

@@ -191,6 +191,14 @@ pub(crate) const MEMORY: Curve = Curve {
     fold: Fold::Highest,
 };
 
+pub(crate) const GC_PAUSES: Curve = Curve {
+    title: "GC pauses of the server",
+    label: "longest, ms",
+    unit: Unit::Count,
+    value: |it| it.gc_pause_max_ms,
+    fold: Fold::Highest,
+};
+
 pub(crate) const THROTTLED: Curve = Curve {
     title: "Throttling of the server",
     label: "ms a second",

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::gc_pauses::GcPauses;
+
 /// The machine and the command a run came from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -102,6 +104,9 @@ pub struct Server {
     /// that of several processors is added up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throttled_ms: Option<f64>,
+    /// Pauses of its garbage collector; `None` where its runtime tells none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gc: Option<GcPauses>,
     /// Cores it was pinned to, as a list such as `1` or `2-3`; empty when not pinned.
     pub cores: String,
     /// Why it ended before the run did; `None` when it did not.

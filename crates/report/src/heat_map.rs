@@ -42,7 +42,7 @@ pub(crate) fn plot(cell: &Cell) -> Option<Plot> {
     if !never.is_empty() {
         subtitle.push(format!(
             "None of these: {}.",
-            never.join(", ").replace("tcp", "TCP")
+            never.join(", ").replace("tcp", "TCP").replace("gc", "GC")
         ));
     }
     let timeline = Timeline {
@@ -149,13 +149,14 @@ fn legend() -> Vec<(String, &'static str)> {
 /// Curves that share a panel, with the names of their lines where there are several.
 type Shared = [(Curve, &'static str, &'static str)];
 
-const PANELS: [&Shared; 6] = [
+const PANELS: [&Shared; 7] = [
     &[
         (curve::MESSAGES, "sent", BLUE),
         (curve::RECEIVED, "received", ORANGE),
     ],
     &[(curve::CPU, "", BLUE)],
     &[(curve::MEMORY, "", BLUE)],
+    &[(curve::GC_PAUSES, "", BLUE)],
     &[(curve::THROTTLED, "", BLUE)],
     &[(curve::RETRANSMITS, "", BLUE)],
     &[
@@ -223,6 +224,7 @@ mod tests {
                 response_buckets: LatencyBuckets::of(&histogram),
                 server_cpu: Some(0.5),
                 retransmitted_segments: Some(0),
+                gc_pause_max_ms: Some(0.0),
                 ..Interval::default()
             }
         };
@@ -240,7 +242,7 @@ mod tests {
         for text in [
             "CPU of the server",
             ">Messages<",
-            "None of these: TCP segments sent again.",
+            "None of these: GC pauses of the server, TCP segments sent again.",
         ] {
             assert!(svg.contains(text), "{text}");
         }

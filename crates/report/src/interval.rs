@@ -43,6 +43,16 @@ pub struct Interval {
     /// Time for which a limit kept processors from the server, milliseconds; `None` without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throttled_ms: Option<f64>,
+    /// Pauses of the server's garbage collector that ended in the interval; `None` where its
+    /// runtime tells none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gc_pauses: Option<u64>,
+    /// All of them together, milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gc_pause_ms: Option<f64>,
+    /// The longest of them, milliseconds; 0 where there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gc_pause_max_ms: Option<f64>,
     /// Resident memory of the server in bytes; `None` if not sampled.
     pub server_rss_bytes: Option<u64>,
     /// The part of its memory that is its own, shared pages by their share (PSS), where it was

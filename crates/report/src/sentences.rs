@@ -5,6 +5,7 @@ use crate::course;
 use crate::environment::{Environment, Link, Server};
 use crate::fan_out::FanOut;
 use crate::format;
+use crate::gc_pauses::GcPauses;
 use crate::growth::Growth;
 use crate::live_counts;
 use crate::run::Run;
@@ -80,6 +81,7 @@ pub(crate) fn server(server: &Server) -> String {
         parts.push(format!("on cores {}", server.cores));
     }
     parts.extend(cpu_limit(server.cpu_limit, server.throttled_ms));
+    parts.extend(server.gc.as_ref().map(GcPauses::clause));
     if let Some(reason) = &server.died {
         parts.push(format!("ended before the run did: {reason}"));
     }

@@ -123,11 +123,21 @@ struct Watched {
 }
 
 /// What is out of the ordinary where it is more than [`FACTOR_MIN`] times what it usually is.
-const WATCHED: [Watched; 7] = [
+const WATCHED: [Watched; 8] = [
     Watched {
         value: |it| it.throttled_ms,
         least: 1.0,
         told: |ms| format!("its CPU limit stopped the server for {}", milliseconds(ms)),
+    },
+    Watched {
+        value: |it| it.gc_pause_max_ms,
+        least: 1.0,
+        told: |ms| {
+            format!(
+                "its garbage collector stopped the server for {}",
+                milliseconds(ms)
+            )
+        },
     },
     Watched {
         value: |it| it.stolen_ms,
@@ -338,6 +348,14 @@ mod tests {
         cell.intervals[11].involuntary_switches = Some(2310);
         cell.intervals[13].retransmitted_segments = Some(3);
         cell.intervals[12].server_cpu = Some(0.97);
+        for (second, ms) in cell
+            .intervals
+            .iter_mut()
+            .zip((0..).map(|at| f64::from(at % 3)))
+        {
+            second.gc_pause_max_ms = Some(ms);
+        }
+        cell.intervals[13].gc_pause_max_ms = Some(38.0);
         cell.intervals[12].errors = 2;
         for late in &mut cell.intervals[12..] {
             late.server_rss_bytes = Some(58 << 20);
@@ -347,6 +365,7 @@ mod tests {
         cell.intervals[14].stolen_ms = Some(60.0);
         let expected = [
             "the server used 97.0 % of CPU, of 100 % at most",
+            "its garbage collector stopped the server for 38.0 ms",
             "TCP segments sent again: 3",
             "the server was displaced 2,310 times",
             "errors: 2",
