@@ -30,6 +30,7 @@ pub use self::roster::Roster;
 pub(crate) use self::running::{RunningContestant, StartError};
 pub(crate) use self::stack::{RunningStack, StackSpec, StoppedStack};
 pub(crate) use self::template::{Errand, Surroundings};
+use crate::pauses::PauseLog;
 use crate::process::{ChildSpec, Ready};
 use crate::scenario::Service;
 
@@ -194,6 +195,7 @@ impl Contestant {
                 cpus: cpus.to_vec(),
                 group: None,
                 at: around.at.clone(),
+                pauses: self.file.gc.map(|gc| PauseLog::new(gc.lines)),
                 ready: match ready {
                     Some(text) => Ready::Line(text.clone()),
                     None => Ready::Port((address, port).into()),

@@ -16,6 +16,7 @@ mod kernel;
 mod link;
 mod live;
 mod local_server;
+mod pauses;
 mod process;
 mod quota;
 mod rations;
@@ -44,6 +45,7 @@ pub use crate::link::{
     LinkStats, Spread,
 };
 pub use crate::local_server::LocalServer;
+pub use crate::pauses::PauseLog;
 pub use crate::process::inherited::keep_inherited_files;
 pub use crate::process::{ChildProcess, ChildSpec, Exit, ProcessError, Ready};
 pub use crate::sampling::{

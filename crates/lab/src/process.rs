@@ -23,6 +23,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 use self::output::Tail;
 use crate::link::LinkEnd;
+use crate::pauses::PauseLog;
 
 /// What to start, where, and how to know that it is ready.
 #[derive(Debug, Clone)]
@@ -40,6 +41,8 @@ pub struct ChildSpec {
     pub group: Option<PathBuf>,
     /// The end of a link it lives at.
     pub at: LinkEnd,
+    /// Takes the lines that tell of pauses of its garbage collector, which then are in no tail.
+    pub pauses: Option<PauseLog>,
     /// What says that it is ready.
     pub ready: Ready,
     /// How long that may take.
@@ -343,10 +346,15 @@ fn read_output(
     ];
     for stream in streams.into_iter().flatten() {
         let (shared, ready) = (Arc::clone(shared), spec.ready.clone());
+        let pauses = spec.pauses.clone();
         let (news, alive) = (news.clone(), alive.clone());
         std::thread::spawn(move || {
             let _alive = alive;
             output::for_each_line(stream, |line| {
+                let come = Instant::now();
+                if pauses.as_ref().is_some_and(|log| log.take(line, come)) {
+                    return;
+                }
                 if matches!(&ready, Ready::Line(text) if line.contains(text)) {
                     let _ = news.send(News::Ready(line.to_owned()));
                 }
@@ -362,6 +370,7 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
+    use crate::pauses::PauseLines;
 
     fn shell(script: &str) -> ChildSpec {
         ChildSpec {
@@ -371,6 +380,7 @@ mod tests {
             cpus: Vec::new(),
             group: None,
             at: LinkEnd::default(),
+            pauses: None,
             ready: Ready::Line("ready".to_owned()),
             ready_timeout: Duration::from_secs(20),
         }
@@ -399,6 +409,20 @@ mod tests {
             }
         );
         assert_eq!(child.output_tail(), ["ready on port 9", "bye"]);
+    }
+
+    #[test]
+    fn lines_that_tell_of_pauses_are_in_no_tail() {
+        let log = PauseLog::new(PauseLines::Pause);
+        let spec = ChildSpec {
+            pauses: Some(log.clone()),
+            ..shell("echo gc pause 2.5 ms; echo gc pause; echo ready; exec sleep 600")
+        };
+        let child = ChildProcess::start(&spec).unwrap();
+        assert_eq!(child.output_tail(), ["gc pause", "ready"]);
+        let (pauses, _) = log.drain().into_parts();
+        assert_eq!(pauses.len(), 1);
+        assert_eq!(pauses[0].length, Duration::from_micros(2500));
     }
 
     #[test]

@@ -184,6 +184,7 @@ fn a_child_at_the_servers_end_sees_that_end_only() {
         cpus: Vec::new(),
         group: None,
         at: link.server_end(),
+        pauses: None,
         ready: Ready::Line("ready".to_owned()),
         ready_timeout: Duration::from_secs(20),
     })

@@ -295,6 +295,7 @@ fn patience(request: &Request) -> Duration {
         | Request::Alive { .. }
         | Request::Watch { .. }
         | Request::Samples { .. }
+        | Request::Pauses
         | Request::Spread
         | Request::Kill
         | Request::Death { .. } => SILENCE_MAX,

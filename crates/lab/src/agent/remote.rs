@@ -9,6 +9,7 @@ use super::AgentError;
 use super::client::{Agent, Clocks};
 use super::wire::{Answer, Lineup, Reading, Request, Role, Started, TimedSample};
 use crate::contestant::StoppedStack;
+use crate::pauses::{PAUSES_MAX, Pause, Pauses};
 use crate::sampling::{Sample, Series};
 
 /// Contestants that an agent has started. Whoever drops it without stopping them leaves that to the
@@ -55,6 +56,32 @@ impl RemoteStack {
             role,
             ahead_ns: clocks.monotonic.offset_ns,
         }
+    }
+
+    /// Pauses of the garbage collector of what is measured that were told since this was called
+    /// last, with times of this host's clock; `None` where its runtime tells none.
+    pub(crate) fn measured_pauses(&self) -> Option<Pauses> {
+        let clocks = *self.clocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let (anchor, ahead_ns) = (Anchor::now(), clocks.monotonic.offset_ns);
+        let (mut kept, mut left_out): (Vec<Pause>, u64) = (Vec::new(), 0);
+        while kept.len() < PAUSES_MAX {
+            // Whether it was lost is found out by whoever asks it for more.
+            let Ok(Answer::Pauses { pauses }) = self.agent.ask(&Request::Pauses) else {
+                break;
+            };
+            let come = pauses?;
+            left_out += come.left_out;
+            kept.extend(come.pauses.into_iter().filter_map(|pause| {
+                Some(Pause {
+                    ended: anchor.moment(pause.ended_ns, ahead_ns)?,
+                    length: Duration::from_nanos(pause.length_ns),
+                })
+            }));
+            if !come.more {
+                break;
+            }
+        }
+        Some(Pauses::new(kept, left_out))
     }
 
     pub(crate) fn agent(&self) -> Arc<Agent> {
@@ -144,17 +171,21 @@ impl Anchor {
         }
     }
 
-    /// The sample at its moment here; `None` where there was no such moment.
-    fn sample(&self, timed: TimedSample, ahead_ns: i64) -> Option<Sample> {
-        let own_ns = timed.at_ns.checked_sub(ahead_ns)?;
+    /// What a clock that is ahead told, as a moment here; `None` where there was no such moment.
+    fn moment(&self, told_ns: i64, ahead_ns: i64) -> Option<Instant> {
+        let own_ns = told_ns.checked_sub(ahead_ns)?;
         let passed_ns = self.monotonic_ns.checked_sub(own_ns)?;
         let passed = Duration::from_nanos(passed_ns.unsigned_abs());
-        let at = match passed_ns >= 0 {
+        match passed_ns >= 0 {
             true => self.at.checked_sub(passed),
             false => self.at.checked_add(passed),
-        };
+        }
+    }
+
+    /// The sample at its moment here.
+    fn sample(&self, timed: TimedSample, ahead_ns: i64) -> Option<Sample> {
         Some(Sample {
-            at: at?,
+            at: self.moment(timed.at_ns, ahead_ns)?,
             ..timed.sample
         })
     }

@@ -11,8 +11,8 @@ use rustix::process::{Resource, getrlimit};
 use tempfile::TempDir;
 
 use super::wire::{
-    Answer, LINE_BYTES_MAX, Lineup, Preparation, Prepared, Reading, Request, Role, Started,
-    TimedSample, Wire, WireError, fitting,
+    Answer, LINE_BYTES_MAX, Lineup, PAUSES_PER_LINE, Preparation, Prepared, Reading, Request, Role,
+    Started, TimedPause, TimedPauses, TimedSample, Wire, WireError, fitting,
 };
 use crate::battle::{SAMPLING_PERIOD, Spread};
 use crate::cgroup::{CpuGroup, CpuLimits};
@@ -20,6 +20,7 @@ use crate::contestant::{
     Kind, Roster, RunningStack, StackSpec, Surroundings, write_certificate_for,
 };
 use crate::environment;
+use crate::pauses::Pause;
 use crate::rations::Rations;
 use crate::sampling::{Sample, Sampler};
 use crate::scenario::{BACKENDS_MAX, WORKERS_MAX};
@@ -40,6 +41,7 @@ pub(super) struct Session<'a> {
     stack: Option<RunningStack>,
     samplers: BTreeMap<Role, Sampler>,
     unsent: BTreeMap<Role, VecDeque<Sample>>,
+    unsent_pauses: VecDeque<Pause>,
     spread: Spread,
     /// How many stacks there were.
     stacks: usize,
@@ -67,6 +69,7 @@ impl<'a> Session<'a> {
             stack: None,
             samplers: BTreeMap::new(),
             unsent: BTreeMap::new(),
+            unsent_pauses: VecDeque::new(),
             spread: Spread::default(),
             stacks: 0,
             folder,
@@ -106,6 +109,9 @@ impl<'a> Session<'a> {
             Request::Start(lineup) => self.start(&lineup),
             Request::Watch { role } => self.watch(role),
             Request::Samples { role } => Ok(self.samples(role)),
+            Request::Pauses => Ok(Answer::Pauses {
+                pauses: self.pauses()?,
+            }),
             Request::Spread => Ok(Answer::Spread {
                 shares: std::mem::take(&mut self.spread).end(),
             }),
@@ -257,6 +263,28 @@ impl<'a> Session<'a> {
         }
     }
 
+    fn pauses(&mut self) -> Result<Option<TimedPauses>, String> {
+        let mut left_out = 0;
+        if self.unsent_pauses.is_empty() {
+            let Some(pauses) = self.running()?.measured_pauses() else {
+                return Ok(None);
+            };
+            let (told, without_room) = pauses.into_parts();
+            (self.unsent_pauses, left_out) = (told.into(), without_room);
+        }
+        let (now, reading) = (Instant::now(), Reading::now());
+        let timed = |pause: Pause| TimedPause {
+            ended_ns: reading.monotonic_ns - now.duration_since(pause.ended).as_nanos() as i64,
+            length_ns: pause.length.as_nanos() as u64,
+        };
+        let length = self.unsent_pauses.len().min(PAUSES_PER_LINE);
+        Ok(Some(TimedPauses {
+            pauses: self.unsent_pauses.drain(..length).map(timed).collect(),
+            left_out,
+            more: !self.unsent_pauses.is_empty(),
+        }))
+    }
+
     fn alive(&mut self, look: bool) -> Answer {
         if look {
             self.spread.look();
@@ -272,6 +300,7 @@ impl<'a> Session<'a> {
     fn forget(&mut self) {
         self.samplers.clear();
         self.unsent.clear();
+        self.unsent_pauses.clear();
         self.spread = Spread::default();
     }
 }

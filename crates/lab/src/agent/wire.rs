@@ -15,13 +15,16 @@ use super::token::Token;
 use crate::sampling::{Sample, Usage};
 
 /// Of the messages. Both ends have the same one, or do not talk.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// The longest line; what [`fitting`] lets into one is less than half of it.
 pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
 /// The longest line of somebody who has not shown the token.
 pub(super) const HELLO_BYTES_MAX: usize = 4096;
 /// Samples that go in one line, and processors in them, each of which counts as one.
 const PARTS_PER_LINE: usize = 1000;
+
+/// Pauses that go in one line.
+pub(super) const PAUSES_PER_LINE: usize = 5000;
 
 /// How many of these samples go in one line.
 pub(super) fn fitting<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> usize {
@@ -55,6 +58,8 @@ pub(super) enum Request {
     Watch { role: Role },
     /// Ends that, and asks for the samples until there are no more.
     Samples { role: Role },
+    /// Asks for pauses of the garbage collector of what is measured, until there are no more.
+    Pauses,
     /// How connections and work were spread over several servers since they were watched.
     Spread,
     /// Kills what is measured.
@@ -134,6 +139,10 @@ pub(super) enum Answer {
         samples: Vec<TimedSample>,
         more: bool,
     },
+    /// `None` where its runtime tells none.
+    Pauses {
+        pauses: Option<TimedPauses>,
+    },
     Spread {
         shares: Vec<BackendShare>,
     },
@@ -176,6 +185,21 @@ pub(super) struct TimedSample {
     pub(super) at_ns: i64,
     #[serde(flatten)]
     pub(super) sample: Sample,
+}
+
+/// Pauses with times of the agent's monotonic clock.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct TimedPauses {
+    pub(super) pauses: Vec<TimedPause>,
+    /// Those that found no room.
+    pub(super) left_out: u64,
+    pub(super) more: bool,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct TimedPause {
+    pub(super) ended_ns: i64,
+    pub(super) length_ns: u64,
 }
 
 /// Both clocks of a host at one moment.
@@ -335,6 +359,21 @@ mod tests {
         assert!(matches!(silent, Err(WireError::Silent(_))), "{silent:?}");
         drop(near);
         assert!(matches!(receive(&mut wire), Err(WireError::Closed)));
+    }
+
+    #[test]
+    fn pauses_fit_into_a_line() {
+        let pause = TimedPause {
+            ended_ns: i64::MAX,
+            length_ns: u64::MAX,
+        };
+        let pauses = Some(TimedPauses {
+            pauses: vec![pause; PAUSES_PER_LINE],
+            left_out: u64::MAX,
+            more: true,
+        });
+        let line = serde_json::to_vec(&Answer::Pauses { pauses }).unwrap();
+        assert!(line.len() < LINE_BYTES_MAX / 2, "{}", line.len());
     }
 
     #[test]

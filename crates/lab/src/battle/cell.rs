@@ -173,6 +173,8 @@ impl<'a> Site<'a> {
             Err(sentence) => return missing(bout, &sentence),
         };
         let live = self.live_sampler(bout, stack);
+        // Those of the start and of loads before are not of this one.
+        let _ = stack.measured_pauses();
         let sampler = Samplers::start(stack);
         let mark = self.path.link.mark();
         let told = sampler.told(bout, self.spec);
@@ -188,6 +190,7 @@ impl<'a> Site<'a> {
         };
         let (outcome, ended, aftermath) =
             self.load(&scenario, stack, sampler.contestant, &mut on_progress);
+        let pauses = stack.measured_pauses();
         let live = live.map(LiveSampler::stop);
         let backends = sampler.backends.map(Watcher::stop);
         let carried = self.path.link.stats_since(&mark);
@@ -208,6 +211,9 @@ impl<'a> Site<'a> {
         };
         self.add(&mut cell, bout, stack, &seen, died);
         self.write_samples(bout, &seen);
+        if let Some(pauses) = pauses {
+            pauses.add_to(&mut cell, phases.origin(ended));
+        }
         if let Some(live) = live {
             counted::add_live(&mut cell, &live, phases.origin(ended));
         }

@@ -10,6 +10,7 @@ use super::spread::Spread;
 use crate::agent::{Agent, Estimate, RemoteSampler, RemoteStack, Role};
 use crate::cgroup::CpuGroup;
 use crate::contestant::{MetricsPage, RunningStack, StoppedStack};
+use crate::pauses::Pauses;
 use crate::sampling::{Newest, Sampler, Series, Usage};
 
 /// A server, or a proxy with servers behind it.
@@ -83,6 +84,15 @@ impl Stack {
                 Watcher::Here(Sampler::start_in(&roots, group, SAMPLING_PERIOD))
             }
             (Self::There(stack), role) => Watcher::There(stack.watch(role)),
+        }
+    }
+
+    /// Pauses of the garbage collector of what is measured that were told since this was called
+    /// last; `None` where its runtime tells none.
+    pub(super) fn measured_pauses(&self) -> Option<Pauses> {
+        match self {
+            Self::Here(stack) => stack.measured_pauses(),
+            Self::There(stack) => stack.measured_pauses(),
         }
     }
 

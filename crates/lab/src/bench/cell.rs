@@ -321,6 +321,7 @@ fn start_server(site: &Site<'_>, key: &str) -> Result<ServerChild, BenchError> {
         cpus: site.cores.server.clone(),
         group: group.as_deref().map(CpuGroup::process_file),
         at: site.link.server_end(),
+        pauses: None,
         ready: Ready::Line(READY.to_owned()),
         ready_timeout: READY_TIMEOUT,
     });

@@ -12,6 +12,7 @@ fn shell(group: &CpuGroup, script: &str) -> ChildProcess {
         cpus: Vec::new(),
         group: Some(group.process_file()),
         at: LinkEnd::default(),
+        pauses: None,
         ready: Ready::Line("ready".to_owned()),
         ready_timeout: Duration::from_secs(20),
     });
@@ -105,6 +106,7 @@ fn a_group_that_is_not_there_is_told_before_anything_runs() {
         cpus: Vec::new(),
         group: Some(PathBuf::from("/no/such/group/cgroup.procs")),
         at: LinkEnd::default(),
+        pauses: None,
         ready: Ready::Started,
         ready_timeout: Duration::from_secs(20),
     };

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::counters::Counters;
 use super::metrics::Metrics;
+use crate::pauses::PauseLines;
 
 /// The whole file.
 #[derive(Debug, Clone, Deserialize)]
@@ -34,6 +35,8 @@ pub(super) struct ContestantFile {
     pub(super) counters: Option<Counters>,
     /// Where it tells them while it runs.
     pub(super) metrics: Option<Metrics>,
+    /// How it tells the pauses of its garbage collector.
+    pub(super) gc: Option<Gc>,
     /// The unit of the times in its amplifying service.
     #[serde(default)]
     pub(super) amplify_time_unit: TimeUnit,
@@ -44,6 +47,13 @@ pub(super) struct ContestantFile {
     /// Its settings; one without a name or values when there are none.
     #[serde(default)]
     pub(super) variants: Vec<Variant>,
+}
+
+/// Which of its lines tell of pauses.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Gc {
+    pub(super) lines: PauseLines,
 }
 
 /// What a contestant is.
@@ -157,6 +167,10 @@ impl ContestantFile {
             }
         }
         self.check_metrics()?;
+        if self.gc.is_some() && (self.kind == Kind::Client || !has_process) {
+            let reason = "`gc` is for servers and proxies that have a process";
+            return Err(fault("[gc]", reason));
+        }
         if self.workers_max == Some(0) {
             return Err(fault("workers_max", "`workers_max` must be 1 or more"));
         }

@@ -362,6 +362,17 @@ mod tests {
                 "workers_max = 0\nversion =",
                 ":3: `workers_max` must be",
             ),
+            ("[plain]", "[gc]\n[plain]", ":4: missing field `lines`"),
+            (
+                "[plain]",
+                "[gc]\nlines = \"java\"\n[plain]",
+                ":5: unknown variant `java`, expected one of `node`, `go`, `pause`",
+            ),
+            (
+                "[plain]",
+                "[gc]\nlines = \"go\"\npath = \"/\"\n[plain]",
+                ":6: unknown field `path`",
+            ),
             (
                 "name = \"only\"",
                 "name = \"a\"\n[[variants]]\nname = \"a\"",
@@ -387,6 +398,13 @@ mod tests {
         };
         write("nothing", "kind = \"proxy\"\ndescription = \"of a test\"\n");
         write("mine", MINE.split("[[variants]]").next().unwrap());
+        let silent = "kind = \"proxy\"\ndescription = \"of a test\"\n[gc]\nlines = \"go\"\n";
+        write("silent", silent);
+        let sentence = Roster::load(Some(folder.path())).unwrap_err();
+        let expected =
+            "silent/contestant.toml:3: `gc` is for servers and proxies that have a process";
+        assert!(sentence.ends_with(expected), "{sentence}");
+        std::fs::remove_dir_all(folder.path().join("silent")).unwrap();
         let roster = Roster::load(Some(folder.path())).unwrap();
         assert!(!roster.one(Kind::Proxy, "nothing").unwrap().has_process());
         let mine = roster.one(Kind::Server, "mine").unwrap();

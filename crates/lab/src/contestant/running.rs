@@ -12,6 +12,7 @@ use super::metrics::MetricsPage;
 use super::template::free_ports_at;
 use super::{Contestant, Surroundings};
 use crate::cgroup::CpuGroup;
+use crate::pauses::PauseLog;
 use crate::process::{ChildProcess, ChildSpec, Exit, ProcessError, Ready, tree};
 
 /// A contestant with all its processes. Dropping it kills them.
@@ -131,6 +132,12 @@ impl RunningContestant {
     /// Where it tells what it counts while it runs, if it does.
     pub(crate) fn metrics(&self) -> Option<&MetricsPage> {
         self.metrics.as_ref()
+    }
+
+    /// Where the pauses of its garbage collector are told, if they are. What takes the place of
+    /// killed processes tells its own there, too.
+    pub(crate) fn pause_logs(&self) -> impl Iterator<Item = PauseLog> {
+        self.specs.iter().filter_map(|spec| spec.pauses.clone())
     }
 
     /// Who it is.

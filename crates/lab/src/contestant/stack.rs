@@ -9,6 +9,7 @@ use moonwire_report::{Cell, Counted};
 
 use super::{Contestant, MetricsPage, RunningContestant, StartError, Surroundings};
 use crate::cgroup::CpuGroup;
+use crate::pauses::{PauseLog, Pauses};
 
 /// What is to run.
 #[derive(Debug, Clone)]
@@ -209,6 +210,20 @@ impl RunningStack {
             Some(proxy) => proxy.pids(),
             None => self.backend_roots(),
         }
+    }
+
+    /// Pauses of the garbage collector of what is measured that were told since this was called
+    /// last; `None` where its runtime tells none.
+    pub(crate) fn measured_pauses(&self) -> Option<Pauses> {
+        let logs: Vec<PauseLog> = match &self.proxy {
+            Some(proxy) => proxy.pause_logs().collect(),
+            None => self
+                .backends
+                .iter()
+                .flat_map(RunningContestant::pause_logs)
+                .collect(),
+        };
+        Pauses::drained(&logs)
     }
 
     /// Kills all of it at once, with all that descends from it.

@@ -79,7 +79,7 @@ fn the_variants_are_those_of_the_published_benchmark() {
     assert_eq!(connections, [Some(120), Some(120), Some(96), Some(96)]);
     let threads: Vec<OsString> = doubling("uwebsockets-js")
         .iter()
-        .map(|one| one.children(false, &around(), &[])[0].args[2].clone())
+        .map(|one| one.children(false, &around(), &[])[0].args[3].clone())
         .collect();
     assert_eq!(threads, ["1", "8"]);
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::harness::{moonwire, run};
+use crate::harness::{Server, moonwire, run};
 
 /// One by one, so that what a failure says is about one.
 #[test]
@@ -76,6 +76,63 @@ fn another_generator_sends_the_same_load_and_stands_beside_ours() {
         // Another unit or another reference would be off by more.
         assert!(ratio > 0.1 && ratio < 10.0, "{ratio}: {cell}");
     }
+}
+
+/// Of a load on ws and on moonwire, whose collector tells nothing, here or at an agent.
+fn assert_pauses_are_told(agent: Option<&str>) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lab = moonwire();
+    lab.args([
+        "lab",
+        "soak",
+        "--contestants",
+        "ws,moonwire",
+        "--tls",
+        "off",
+    ]);
+    lab.args([
+        "--connections",
+        "20",
+        "--rate",
+        "2000",
+        "--message-size",
+        "1000",
+    ]);
+    lab.args(["--duration", "3s", "--ceiling", "0s", "--json", "-"]);
+    lab.args(agent.iter().flat_map(|agent| ["--agent", agent]));
+    let outcome = run(lab.arg("--out").arg(folder.path().join("out")));
+    let json: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    let cell = |contestant: &str| {
+        let mut cells = json["cells"].as_array().unwrap().iter();
+        cells.find(|it| it["contestant"] == contestant).unwrap()
+    };
+    let gc = &cell("ws")["server"]["gc"];
+    let count = gc["count"].as_u64().unwrap();
+    assert!(count > 0, "{gc}");
+    let intervals = cell("ws")["intervals"].as_array().unwrap();
+    let of_each = intervals.iter().map(|it| it["gc_pauses"].as_u64().unwrap());
+    assert_eq!(of_each.sum::<u64>(), count, "{gc}");
+    let longest = gc["longest"].as_array().unwrap().iter();
+    let ms: Vec<f64> = longest.map(|it| it["ms"].as_f64().unwrap()).collect();
+    assert!(ms.iter().all(|ms| *ms > 0.0), "{gc}");
+    let max_ms = ms.into_iter().fold(0.0, f64::max);
+    assert_eq!(gc["max_ms"].as_f64(), Some(max_ms));
+    let silent = cell("moonwire");
+    assert_eq!(silent["server"]["gc"], Value::Null);
+    assert_eq!(silent["intervals"][0]["gc_pauses"], Value::Null);
+}
+
+#[test]
+fn pauses_of_a_collector_are_told_by_the_second() {
+    assert_pauses_are_told(None);
+}
+
+#[test]
+fn pauses_at_an_agent_are_told_likewise() {
+    let mut agent = moonwire();
+    agent.args(["lab", "agent", "--listen", "127.0.0.1:0"]);
+    let agent = Server::start(&mut agent);
+    assert_pauses_are_told(Some(&agent.url));
 }
 
 /// A proxy that forgets one of the servers behind it is told from one that has both.
