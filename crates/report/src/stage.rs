@@ -110,7 +110,10 @@ impl From<StageIn> for Stage {
 /// where that is long.
 pub(crate) fn key(stages: &str) -> String {
     if stages.len() <= KEY_MAX {
-        return format!("_stages{}", stages.replace([':', ','], "-"));
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '.';
+        // A Run file may say anything, and a slash would lead out of the folder.
+        let plain = stages.chars().map(|c| if is_plain(c) { c } else { '-' });
+        return format!("_stages{}", plain.collect::<String>());
     }
     // FNV-1a, which is the same in every build.
     let sum = stages.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
@@ -144,5 +147,12 @@ mod tests {
         assert_eq!(json["sent_per_s"], 200.0);
         assert_eq!(json["response"]["p99_us"], 3000.0);
         assert_eq!(serde_json::from_value::<Stage>(json).unwrap(), stage);
+    }
+
+    #[test]
+    fn a_file_name_leads_nowhere_whatever_a_file_says_of_stages() {
+        assert_eq!(key("10s:1000,500ms:0.5"), "_stages10s-1000-500ms-0.5");
+        let elsewhere = key("/../../../tmp/x\0");
+        assert_eq!(elsewhere, "_stages-..-..-..-tmp-x-");
     }
 }
