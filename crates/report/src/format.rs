@@ -136,7 +136,8 @@ pub(crate) fn escaped(text: &str) -> String {
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
-            // XML 1.0 has no way to hold the other control characters.
+            // XML 1.0 has no way to hold these two and the other control characters.
+            '\u{fffe}' | '\u{ffff}' => safe.push('\u{fffd}'),
             control if control.is_control() && !"\n\t".contains(control) => safe.push('\u{fffd}'),
             other => safe.push(other),
         }
@@ -189,6 +190,7 @@ mod tests {
             escaped("</script>&\"'\u{1}"),
             "&lt;/script&gt;&amp;&quot;&#39;\u{fffd}"
         );
+        assert_eq!(escaped("a\u{fffe}\u{ffff}"), "a\u{fffd}\u{fffd}");
     }
 
     #[test]
