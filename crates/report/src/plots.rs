@@ -53,9 +53,12 @@ pub fn plots(run: &Run) -> Vec<Plot> {
     plots
 }
 
-/// The picture as PNG, `scale` pixels to a unit of the SVG.
+/// The picture as PNG, `scale` pixels to a unit of the SVG, or fewer where these would be more than
+/// [`PIXELS_MAX`]: names and numbers of contestants come from files and make sheets of any size.
 pub fn png(svg: &str, scale: f32) -> Option<Vec<u8>> {
     let tree = usvg::Tree::from_str(svg, &options()).ok()?;
+    let area = tree.size().width() * tree.size().height();
+    let scale = scale.min((PIXELS_MAX as f32 / area).sqrt());
     let size = tree.size().to_int_size().scale_by(scale)?;
     let mut pixels = tiny_skia::Pixmap::new(size.width(), size.height())?;
     let transform = tiny_skia::Transform::from_scale(scale, scale);
@@ -298,7 +301,32 @@ fn percentile_panel(
     (legend, panel)
 }
 
+/// Of a picture: 64 MiB until it is encoded. The largest sheets of a battle of 60 cells have a tenth.
+const PIXELS_MAX: u64 = 16 << 20;
 /// Bars across a panel: about six pixels each.
 const BIN_COUNT: usize = 72;
 /// What a panel without a sample shows.
 const EMPTY: ((f64, f64), Vec<Bin>) = ((1.0, 2.0), Vec::new());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sheet_that_is_too_large_for_memory_is_drawn_with_fewer_pixels() {
+        let sheet = |side: &str| {
+            format!(
+                "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{side}\" height=\"{side}\" \
+                 viewBox=\"0 0 {side} {side}\"/>"
+            )
+        };
+        let side = |svg: &str| {
+            let image = png(svg, 1.5).unwrap();
+            // Width in the header of a PNG.
+            u32::from_be_bytes(image[16..20].try_into().unwrap())
+        };
+        assert_eq!(side(&sheet("100")), 150);
+        let pixels = u64::from(side(&sheet("60000"))).pow(2);
+        assert!(pixels > PIXELS_MAX / 2 && pixels <= PIXELS_MAX, "{pixels}");
+    }
+}
