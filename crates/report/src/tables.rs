@@ -64,11 +64,7 @@ fn bounds_table(cell: &Cell) -> Table {
     let rounds = rounds.unwrap_or_default();
     let pool = Pool::new(&rounds);
     let shares = [0.5, 0.66, 0.75, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999, 0.9999];
-    let count = cell.latency.response.count() as f64;
-    let told = shares
-        .into_iter()
-        .filter(|share| count * (1.0 - share) >= TAIL_MIN);
-    let quantiles = told.map(Statistic::Quantile);
+    let quantiles = shares.map(Statistic::Quantile);
     for statistic in std::iter::once(Statistic::Mean).chain(quantiles) {
         let bounds = pool.bounds(statistic, BOOTSTRAP_SEED);
         if let (Some(value_ns), Some(bounds)) = (pool.value(statistic), bounds) {
@@ -375,8 +371,6 @@ fn latency_row(name: &str, histogram: &Histogram) -> Vec<String> {
 
 /// Over the table of intervals.
 const BOUNDS_TITLE: &str = "Response with intervals of 95 %, by drawing blocks of time again";
-/// With fewer samples above a percentile, draws of what was seen know nothing of what was not.
-const TAIL_MIN: f64 = 10.0;
 /// Any will do: the same run has the same intervals.
 const BOOTSTRAP_SEED: u64 = 1;
 /// The figures of a stage.

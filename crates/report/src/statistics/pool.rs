@@ -43,7 +43,24 @@ impl<'a> Pool<'a> {
 
     /// Its interval; `None` where the samples cannot say.
     pub(crate) fn bounds(&self, statistic: Statistic, seed: u64) -> Option<Bounds> {
+        if !self.is_backed(statistic) {
+            return None;
+        }
         bootstrap::bounds(&self.rounds, seed, |drawn| self.statistic(drawn, statistic))
+    }
+
+    /// Whether enough samples lie on both sides: draws of what was seen know nothing of what was
+    /// not, least of all beyond the extremes.
+    fn is_backed(&self, statistic: Statistic) -> bool {
+        match statistic {
+            Statistic::Min | Statistic::Max => false,
+            Statistic::Mean => true,
+            Statistic::Quantile(share) => {
+                let count: u64 = self.rounds.iter().flatten().map(|it| it.block.count).sum();
+                let below = wanted(share, count);
+                below.min(count.saturating_sub(below)) >= TAIL_MIN
+            }
+        }
     }
 
     fn statistic(&self, parts: &[&Part<'_>], statistic: Statistic) -> Option<f64> {
@@ -56,8 +73,7 @@ impl<'a> Pool<'a> {
             Statistic::Max => max_ns as f64,
             Statistic::Mean => blocks().map(|block| block.sum_ns).sum::<f64>() / count as f64,
             Statistic::Quantile(share) => {
-                // As HdrHistogram has it: the smallest value that this share of all is not above.
-                let wanted = ((share * count as f64).ceil() as u64).max(1);
+                let wanted = wanted(share, count);
                 let (mut low, mut high) = (0, self.values_ns.len() - 1);
                 while low < high {
                     let middle = low.midpoint(high);
@@ -90,6 +106,15 @@ impl<'a> Part<'a> {
         }
     }
 }
+
+/// As HdrHistogram has it: of the smallest value that this share of all is not above, how many
+/// are at most it.
+fn wanted(share: f64, count: u64) -> u64 {
+    ((share * count as f64).ceil() as u64).max(1)
+}
+
+/// Samples on each side of a percentile that has an interval.
+const TAIL_MIN: u64 = 10;
 
 #[cfg(test)]
 mod tests {
@@ -140,6 +165,23 @@ mod tests {
     }
 
     #[test]
+    fn what_hangs_on_a_few_samples_has_no_interval() {
+        // Two hundred samples: 20 above p90, 2 above p99 and below p1.
+        let of_block = |at: u64| {
+            (0..20)
+                .map(|step| 1000 + at + step * 10)
+                .collect::<Vec<u64>>()
+        };
+        let rounds = [(0..10).map(|at| block(&of_block(at))).collect::<Vec<_>>()];
+        let pool = Pool::new(&rounds);
+        let has = |statistic| pool.bounds(statistic, 1).is_some();
+        assert!(has(Statistic::Mean) && has(Statistic::Quantile(0.5)));
+        assert!(has(Statistic::Quantile(0.9)) && has(Statistic::Quantile(0.1)));
+        assert!(!has(Statistic::Quantile(0.99)) && !has(Statistic::Quantile(0.01)));
+        assert!(!has(Statistic::Min) && !has(Statistic::Max));
+    }
+
+    #[test]
     fn the_intervals_of_one_run_hold_the_truth_though_neighbours_resemble_each_other() {
         let mut random = fastrand::Rng::with_seed(11);
         let truth = [
@@ -174,7 +216,7 @@ mod tests {
     #[test]
     fn blocks_inside_rounds_widen_what_few_rounds_say() {
         let mut random = fastrand::Rng::with_seed(2);
-        let samples = autocorrelated(4000, &mut random);
+        let samples = autocorrelated(8000, &mut random);
         let rounds: Vec<Vec<TimeBlock>> = samples
             .chunks(2000)
             .map(|round| round.chunks(200).map(block).collect())
