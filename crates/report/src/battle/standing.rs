@@ -209,9 +209,6 @@ impl<'a> Standing<'a> {
             Metric::Figure(_) => {
                 let values = self.values(metric).into_iter();
                 let rounds: Vec<Vec<f64>> = values.map(|value| vec![value]).collect();
-                if rounds.len() < 2 {
-                    return None;
-                }
                 bootstrap::bounds(&rounds, self.seed, |drawn| {
                     let mut values: Vec<f64> = drawn.iter().map(|value| **value).collect();
                     values.sort_by(f64::total_cmp);

@@ -18,7 +18,8 @@ pub(crate) struct Bounds {
 }
 
 /// The interval of `statistic`, which is given the blocks that were drawn; `None` where there is
-/// one round of fewer than [`BLOCKS_MIN`] blocks, or the statistic has no value.
+/// one round of fewer than [`BLOCKS_MIN`] blocks, there are fewer than [`ROUNDS_MIN`] of several,
+/// or the statistic has no value.
 pub(crate) fn bounds<T>(
     rounds: &[Vec<T>],
     seed: u64,
@@ -29,6 +30,7 @@ pub(crate) fn bounds<T>(
         [] => return None,
         [only] if only.len() < BLOCKS_MIN => return None,
         [only] => only.len() as f64 / run_length(only.len()) as f64,
+        few if few.len() < ROUNDS_MIN => return None,
         several => several.len() as f64,
     };
     let mut random = fastrand::Rng::with_seed(seed);
@@ -85,6 +87,9 @@ fn tail_share(independent: f64) -> f64 {
 const DRAWS: usize = 1000;
 /// Fewer blocks of a single round say nothing about their spread.
 const BLOCKS_MIN: usize = 4;
+/// Draws never go beyond the lowest and the highest round, and the true value lies outside of two
+/// rounds in every second battle, and of three in every fourth.
+const ROUNDS_MIN: usize = 4;
 
 #[cfg(test)]
 mod tests {
@@ -118,6 +123,18 @@ mod tests {
             let hits = hits.count();
             // Three deviations of chance below 95 %.
             assert!(hits >= 88, "{count} rounds: {hits} of {trials}");
+        }
+    }
+
+    #[test]
+    fn two_or_three_rounds_have_no_interval() {
+        let mut random = fastrand::Rng::with_seed(9);
+        for count in [2, 3] {
+            assert_eq!(
+                bounds(&rounds(count, &mut random), 1, mean),
+                None,
+                "{count}"
+            );
         }
     }
 
