@@ -53,16 +53,16 @@ impl<'a> Ranking<'a> {
             false => one.middle.total_cmp(&other.middle),
         });
         let control = rules.control.as_deref();
-        // As many comparisons as the table shows, each held to its part of the level.
-        let with_control = usize::from(places.iter().any(|it| Some(it.contestant) == control));
-        let comparisons = places.len().saturating_sub(1) * (1 + with_control);
+        // Who is best is known only afterwards, so that any two may have become a row of the table:
+        // each pair is held to its part of the level.
+        let pairs = places.len() * places.len().saturating_sub(1) / 2;
         Self {
             metric,
             control,
             resolve: rules.resolve,
             places,
             unranked,
-            alpha: ALPHA / comparisons.max(1) as f64,
+            alpha: ALPHA / pairs.max(1) as f64,
         }
     }
 
@@ -228,7 +228,7 @@ fn percent(log_ratio: f64) -> String {
     format!("{:+.1} %", log_ratio.exp_m1() * 100.0)
 }
 
-/// Of all comparisons of a table together.
+/// Of all pairs of a table together.
 const ALPHA: f64 = 0.05;
 /// With fewer there is no interval of 95 %.
 pub(super) const ROUNDS_MIN: usize = 4;
@@ -278,6 +278,27 @@ mod tests {
                 verdict.starts_with("cannot be told apart from b"),
                 "{verdict}"
             );
+        });
+    }
+
+    #[test]
+    fn the_level_is_shared_by_all_pairs_because_the_best_is_known_only_afterwards() {
+        let five = [("a", 1.0), ("b", 2.0), ("c", 3.0), ("d", 4.0), ("e", 5.0)];
+        // Ten pairs: of five rounds each even the most extreme order is too likely.
+        with_ranking(&five, 5, |ranking| {
+            let text = ranking.table().to_text();
+            assert!(text.contains("too few rounds for this many"), "{text}");
+            let verdict = ranking.verdict("e").unwrap();
+            let expected = "cannot be told apart from a: 1 more round would tell 3.0 %";
+            assert_eq!(verdict, expected);
+            let sentences = ranking.sentences().join(" ");
+            assert!(
+                sentences.contains("with 6 rounds each, 1 more"),
+                "{sentences}"
+            );
+        });
+        with_ranking(&five, 6, |ranking| {
+            assert_eq!(ranking.verdict("e").unwrap(), "behind a");
         });
     }
 

@@ -59,6 +59,14 @@ pub(crate) fn shift(a: &[f64], b: &[f64], alpha: f64) -> Option<Shift> {
     })
 }
 
+/// Values of each of two samples below which no difference can be told at this level.
+pub(crate) fn count_min(alpha: f64) -> usize {
+    let is_enough = |count: &usize| differences_outside(*count, *count, alpha).is_some();
+    (1..EXACT_COUNT_MAX)
+        .find(is_enough)
+        .unwrap_or(EXACT_COUNT_MAX)
+}
+
 /// The median of values in order, which are not none.
 pub(crate) fn median(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
@@ -135,6 +143,9 @@ mod tests {
         // Critical values at 5 %, two-sided: U at most 0 for 4 and 4, 2 for 5 and 5, 23 for 10.
         let critical = |count| differences_outside(count, count, 0.05);
         assert_eq!(critical(3), None);
+        // 2 of 70 ways, 2 of 252 and 2 of 924.
+        let least = [0.05, 0.02, 0.003].map(count_min);
+        assert_eq!(least, [4, 5, 6]);
         assert_eq!(
             [critical(4), critical(5), critical(10)],
             [Some(0), Some(2), Some(23)]

@@ -1,7 +1,7 @@
 //! How many rounds tell two servers apart.
 
 use super::normal::normal_quantile;
-use super::ranks::median;
+use super::ranks::{self, median};
 
 /// Rounds of each server with which a difference of `shift` is told in 19 of 20 contests, by the
 /// test of `ranks`, from the scatter of the rounds there are; `None` with fewer than two.
@@ -12,8 +12,8 @@ pub(crate) fn rounds_needed(samples: &[&[f64]], shift: f64, alpha: f64) -> Optio
     }
     let quantiles = normal_quantile(1.0 - alpha / 2.0) + normal_quantile(POWER);
     let count = 2.0 * (quantiles * deviation / shift).powi(2) / EFFICIENCY;
-    // Its table has no interval at all for fewer.
-    Some((count.ceil() + 1.0).clamp(COUNT_MIN, COUNT_MAX) as u64)
+    let least = ranks::count_min(alpha) as f64;
+    Some((count.ceil() + 1.0).clamp(least, COUNT_MAX) as u64)
 }
 
 /// The standard deviation within the samples, by the median of the differences of their pairs: a
@@ -39,14 +39,11 @@ const EFFICIENCY: f64 = 0.955;
 /// Median of the difference of two normal values, in standard deviations: 0.6745 times the root
 /// of 2.
 const PAIR_MEDIAN: f64 = 0.9539;
-/// The smallest samples with an interval of 95 %.
-const COUNT_MIN: f64 = 4.0;
 /// Nobody waits for more.
 const COUNT_MAX: f64 = 1e6;
 
 #[cfg(test)]
 mod tests {
-    use super::super::ranks;
     use super::*;
 
     /// About normal, with one round in ten disturbed.
