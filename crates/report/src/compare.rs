@@ -51,6 +51,10 @@ pub struct Change {
     unit: Unit,
     #[serde(skip)]
     better: Better,
+    /// Whether the seconds that are tested went the way of the whole, beyond its interval: one bad
+    /// second moves a maximum one way while all others go the other.
+    #[serde(skip)]
+    is_backed: bool,
     /// Standard errors of the interval values.
     errors: [Option<f64>; 2],
 }
@@ -252,8 +256,8 @@ impl Comparison {
                 "In brackets the interval of 95 % of the change, as wide as the values per second \
                  scatter; d: the difference in their standard deviations (Cohen). \
                  p: Welch's t-test on the values per second, their autocorrelation taken off the \
-                 sample size; better and worse mean p < {SIGNIFICANCE}, and not told that the \
-                 difference may be chance, however large it is. Without a p there were too few \
+                 sample size; better and worse mean p < {SIGNIFICANCE} and a change beyond its \
+                 interval, and not told that the difference may be chance, however large it is. Without a p there were too few \
                  whole seconds, or none of that value. Two runs on a machine that drifts can \
                  differ for no other reason: repeat and interleave them."
             ));
@@ -281,7 +285,7 @@ impl Comparison {
 impl Change {
     /// True if the difference is unlikely to be chance.
     pub fn is_significant(&self) -> bool {
-        self.p_value.is_some_and(|p| p < SIGNIFICANCE)
+        self.is_backed && self.p_value.is_some_and(|p| p < SIGNIFICANCE)
     }
 
     /// True if it is significant and for the worse.
@@ -360,11 +364,14 @@ fn changes(a: &Cell, b: Option<&Cell>) -> Vec<Change> {
                 .zip(estimate_b.as_ref())
                 .map(|(a, b)| welch_p_value(a, b));
             let both = estimate_a.as_ref().zip(estimate_b.as_ref());
-            let margin = |(a, b): (&Estimate, &Estimate)| {
-                (a.mean > 0.0).then(|| welch_margin(a, b) / a.mean)
-            };
+            let margin = both.and_then(|(a, b)| relative_margin(a, b));
+            let margin = margin.filter(|_| relative.is_some());
+            let is_backed = both.zip(relative).is_some_and(|((a, b), relative)| {
+                (b.mean - a.mean) * relative > 0.0 && relative.abs() > margin.unwrap_or(0.0)
+            });
             Change {
-                margin: both.and_then(margin).filter(|_| relative.is_some()),
+                margin,
+                is_backed,
                 cohens_d: both.and_then(|(a, b)| cohens_d(a, b)),
                 metric: metric.name,
                 a: value_a,
@@ -378,6 +385,16 @@ fn changes(a: &Cell, b: Option<&Cell>) -> Vec<Change> {
         })
         .filter(|change| change.a.is_some() || change.b.is_some())
         .collect()
+}
+
+/// Half the width of the interval of 95 % of `b / a`, to the first order: what A is off by counts
+/// as many times as B is of A.
+fn relative_margin(a: &Estimate, b: &Estimate) -> Option<f64> {
+    let scaled = Estimate {
+        error: a.error * (b.mean / a.mean),
+        ..*a
+    };
+    (a.mean > 0.0).then(|| welch_margin(&scaled, b) / a.mean)
 }
 
 /// How to get a metric out of a cell, and out of one of its intervals.

@@ -43,6 +43,46 @@ fn a_slower_run_is_a_regression_and_only_that_way_round() {
     assert!(back.text(Style::default()).contains("better"));
 }
 
+#[test]
+fn seconds_that_went_the_other_way_than_the_whole_judge_nothing() {
+    let a = load(4.0, 1000);
+    let mut b = a.clone();
+    let Content::Load(cell) = &mut b.content else {
+        panic!("a load")
+    };
+    // One second alone was bad, and all others were better than before.
+    cell.latency.response.record(90_000_000_000);
+    for interval in &mut cell.intervals {
+        let latency = interval.response.as_mut().unwrap();
+        latency.max_us /= 10.0;
+    }
+    let comparison = compare(&a, Some(&b));
+    let change = find(&comparison, "response max");
+    assert!(change.relative.unwrap() > 1.0 && change.p_value.unwrap() < SIGNIFICANCE);
+    assert!(
+        !change.is_significant() && !change.is_regression(),
+        "{change:?}"
+    );
+    assert_eq!(change.judgement(), "not told");
+}
+
+#[test]
+fn the_interval_of_a_ratio_knows_that_both_ends_scatter() {
+    // Three times as much of A, which is known to 1 %: the ratio is off by 3 % for that alone.
+    let wide = Estimate {
+        mean: 100.0,
+        error: 1.0,
+        effective_count: 1e6,
+    };
+    let narrow = Estimate {
+        mean: 300.0,
+        error: 0.0,
+        effective_count: 1e6,
+    };
+    let margin = relative_margin(&wide, &narrow).unwrap();
+    assert!((margin - 1.96 * 0.03).abs() < 1e-3, "{margin}");
+}
+
 /// Ten and a half seconds of about `per_s` messages a second, then a drain of two.
 fn steady(per_s: f64) -> Run {
     let mut cell = sample::cell(100, 1.0, 13, 10);
