@@ -45,9 +45,12 @@ struct Difference {
     rounds: [usize; 2],
     /// Medians of the rounds, in nanoseconds where it is a latency.
     medians: [Option<f64>; 2],
-    /// B beside A, with the interval of 95 %; `None` with too few rounds.
+    /// B beside A, with the interval of 95 %; `None` with too few rounds, or where one has 0.
     #[serde(flatten)]
     change: Option<Change>,
+    /// No round of either had 0.
+    #[serde(skip)]
+    has_ratio: bool,
     #[serde(skip)]
     unit: Option<Metric>,
 }
@@ -133,25 +136,30 @@ fn of_both<'a>(
 }
 
 fn section(title: String, pair: Pair<'_>, metrics: &[Metric], resolve: f64, alpha: f64) -> Section {
-    let logs = |metric: Metric| pair.map(|standing| logs(standing, metric));
-    let [one, other] = logs(metrics[0]);
+    let values = |metric: Metric| pair.map(|standing| in_order(standing.values(metric)));
+    let needed =
+        |[a, b]: &[Vec<f64>; 2]| rounds_needed(&[&logs(a)?, &logs(b)?], resolve.ln_1p(), alpha);
     Section {
         title,
         resolve,
-        rounds_needed: rounds_needed(&[&one, &other], resolve.ln_1p(), alpha),
+        rounds_needed: needed(&values(metrics[0])),
         metrics: metrics
             .iter()
             .enumerate()
             .map(|(place, &metric)| {
-                let [a, b] = logs(metric);
+                let [a, b] = values(metric);
+                let ratios = logs(&a).zip(logs(&b));
                 // Those that do not decide have intervals of their own.
                 let alpha = if place == 0 { alpha } else { ALPHA };
                 Difference {
                     metric: metric.to_string(),
                     is_primary: place == 0,
                     rounds: [a.len(), b.len()],
-                    medians: [&a, &b].map(|logs| middle(logs).map(f64::exp)),
-                    change: ranks::shift(&a, &b, alpha).map(|shift| Change::of(&shift, metric)),
+                    medians: [&a, &b].map(|values| middle(values)),
+                    has_ratio: ratios.is_some(),
+                    change: ratios
+                        .and_then(|(a, b)| ranks::shift(&a, &b, alpha))
+                        .map(|shift| Change::of(&shift, metric)),
                     unit: Some(metric),
                 }
             })
@@ -159,12 +167,16 @@ fn section(title: String, pair: Pair<'_>, metrics: &[Metric], resolve: f64, alph
     }
 }
 
-/// The logarithms of the values of the ranked rounds, in order: differences of them are ratios.
-fn logs(standing: &Standing<'_>, metric: Metric) -> Vec<f64> {
-    let values = standing.values(metric).into_iter();
-    let mut logs: Vec<f64> = values.filter(|it| *it > 0.0).map(f64::ln).collect();
-    logs.sort_by(f64::total_cmp);
-    logs
+fn in_order(mut values: Vec<f64>) -> Vec<f64> {
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+/// The logarithms of values, of which differences are ratios; `None` where one of them is 0. To
+/// leave such rounds out would be to choose.
+fn logs(values: &[f64]) -> Option<Vec<f64>> {
+    let logs = values.iter().map(|it| (*it > 0.0).then(|| it.ln()));
+    logs.collect()
 }
 
 fn middle(sorted: &[f64]) -> Option<f64> {
@@ -349,6 +361,7 @@ impl Difference {
 
     fn verdict(&self) -> &'static str {
         match self.change {
+            None if !self.has_ratio => "no ratio to 0",
             None => "too few rounds",
             Some(change) if !change.is_told => "cannot be told apart",
             Some(change) if change.is_worse => "worse",
@@ -423,6 +436,33 @@ mod tests {
         );
         assert!(short.split("<details>").next().unwrap().lines().count() <= 20);
         assert!(found.markdown().contains("## b: 100 connections"));
+    }
+
+    #[test]
+    fn figures_of_nothing_have_no_ratio_and_do_not_want_more_rounds() {
+        let with_lost = |lost: u64| {
+            let mut run = tests::run(&[("a", 2.0)], 8);
+            run.rules.as_mut().unwrap().columns = vec!["lost".to_owned()];
+            let Content::Bench(cells) = &mut run.content else {
+                panic!("a bench")
+            };
+            // Half of the rounds lost nothing.
+            for cell in cells.iter_mut().step_by(2) {
+                cell.messages.lost = lost;
+            }
+            run
+        };
+        for lost in [0, 7] {
+            let found = contrast(&with_lost(lost), &with_lost(lost)).unwrap();
+            let json = serde_json::to_value(&found).unwrap();
+            let of_lost = &json["sections"][0]["metrics"][1];
+            assert_eq!(of_lost["rounds"], serde_json::json!([8, 8]), "{json}");
+            assert_eq!(of_lost["medians"][0], lost as f64 / 2.0, "{json}");
+            assert!(of_lost["relative"].is_null(), "{json}");
+            let text = found.text(Style::default());
+            let row = text.lines().find(|it| it.contains(" lost ")).unwrap();
+            assert!(row.ends_with("no ratio to 0"), "{text}");
+        }
     }
 
     #[test]
