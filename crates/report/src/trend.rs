@@ -18,6 +18,8 @@ pub(crate) enum Trend {
     Unclear(Move),
     /// There are too few seconds.
     Short,
+    /// Most seconds have 0, of which there is no share.
+    Nothing,
 }
 
 /// The slope of the logarithm, per second, with its interval of 95 %: what falls by half and by
@@ -42,7 +44,7 @@ impl Trend {
         values.sort_by(f64::total_cmp);
         let level = median(&values);
         if level <= 0.0 {
-            return Self::Short;
+            return Self::Nothing;
         }
         let log = |(x, y): &(f64, f64)| (*x, y.max(level * LEVEL_SHARE_MIN).ln());
         let logs: Vec<(f64, f64)> = counted.iter().map(log).collect();
@@ -75,6 +77,7 @@ impl fmt::Display for Trend {
             Self::Moves(found) => write!(to, "falls by {}", found.told(-1.0)),
             Self::Unclear(found) => write!(to, "cannot be told ({})", found.told(1.0)),
             Self::Short => write!(to, "cannot be told (too short)"),
+            Self::Nothing => write!(to, "cannot be told (mostly 0)"),
         }
     }
 }
@@ -150,6 +153,7 @@ mod tests {
         let noisy = trend(40, |at| 100.0 + 10.0 * noise(at));
         assert!(matches!(noisy, Trend::Unclear(_)), "{noisy}");
         assert_eq!(trend(20, |_| 1.0), Trend::Short);
-        assert_eq!(trend(100, |_| 0.0), Trend::Short);
+        let nothing = trend(100, |at| f64::from(u8::from(at % 3 == 0)));
+        assert_eq!(nothing.to_string(), "cannot be told (mostly 0)");
     }
 }
