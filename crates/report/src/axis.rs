@@ -99,6 +99,11 @@ impl Axis {
         place.clamp(0.0, 1.0)
     }
 
+    /// Whether `value` is drawn where it is, and not held at the high end.
+    pub(crate) fn reaches(&self, value: f64) -> bool {
+        value <= self.high
+    }
+
     /// The ticks from low to high.
     pub(crate) fn ticks(&self) -> Vec<Tick> {
         let inside = |value: f64| value >= self.low * 0.9999 && value <= self.high * 1.0001;

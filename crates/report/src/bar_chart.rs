@@ -212,12 +212,17 @@ impl Bar {
             end = start + width;
         }
         if let Some((low, high)) = self.bounds {
+            let goes_on = !axis.reaches(high);
             let (low, high) = (x_of(low), x_of(high));
             let (top, bottom) = (y - 4.0, y + 4.0);
-            let path = format!(
-                "M{low:.1} {y:.1}H{high:.1}M{low:.1} {top:.1}V{bottom:.1}M{high:.1} {top:.1}V\
-                 {bottom:.1}"
-            );
+            let tip = match goes_on {
+                true => format!(
+                    "M{0:.1} {top:.1}L{high:.1} {y:.1}L{0:.1} {bottom:.1}",
+                    high - 5.0
+                ),
+                false => format!("M{high:.1} {top:.1}V{bottom:.1}"),
+            };
+            let path = format!("M{low:.1} {y:.1}H{high:.1}M{low:.1} {top:.1}V{bottom:.1}{tip}");
             // A white edge keeps the whisker visible on a dark bar.
             for (color, width) in [("#ffffff", 3.4), (INK, 1.4)] {
                 put(
@@ -289,6 +294,25 @@ mod tests {
         assert!(lines.len() > 5 && lines.iter().all(|line| text_width(line) <= 400.0));
         assert!(png(&svg, 1.0).is_some());
         assert!(!chart(false).to_svg().contains("not ranked"));
+    }
+
+    #[test]
+    fn a_whisker_that_goes_on_beyond_the_axis_has_an_arrow_and_no_end() {
+        let whisker = |high| {
+            let mut chart = chart(false);
+            chart.panels[0].bars.truncate(1);
+            chart.panels[0].bars[0].bounds = Some((900.0, high));
+            let svg = chart.to_svg();
+            let path = svg
+                .lines()
+                .find(|line| line.contains("stroke-width=\"1.4\""));
+            path.unwrap().split('"').nth(1).unwrap().to_owned()
+        };
+        // Down and up at both ends, or an arrow at one of them.
+        assert_eq!(whisker(1800.0).matches('V').count(), 2);
+        let beyond = whisker(9000.0);
+        assert_eq!(beyond.matches('V').count(), 1, "{beyond}");
+        assert_eq!(beyond.matches('L').count(), 2, "{beyond}");
     }
 
     #[test]
