@@ -145,6 +145,17 @@ fn rankings(
     sections
 }
 
+/// A name for each of all fields: connections and scheme, where they have the rest in common.
+fn names(fields: &[Field<'_>]) -> Vec<String> {
+    let rest = |field: &Field<'_>| groups::described(&field.common().0);
+    let is_common = fields.windows(2).all(|two| rest(&two[0]) == rest(&two[1]));
+    let name = |field: &Field<'_>| match is_common {
+        true => field.short_title(),
+        false => field.title(),
+    };
+    fields.iter().map(name).collect()
+}
+
 /// Cells that differ only in their contestant and their round.
 struct Field<'a> {
     cells: Vec<&'a Cell>,

@@ -136,6 +136,28 @@ mod tests {
     }
 
     #[test]
+    fn loads_that_differ_by_their_rate_have_it_in_their_names() {
+        let mut run = battle::tests::run(&[("a", 2.0), ("b", 2.4)], 8);
+        let Content::Bench(cells) = &mut run.content else {
+            panic!("a bench")
+        };
+        let mut faster = cells.clone();
+        for cell in cells.iter_mut() {
+            cell.parameters.rate_per_s = Some(500.0);
+        }
+        for cell in &mut faster {
+            cell.parameters.rate_per_s = Some(3000.0);
+        }
+        cells.extend(faster);
+        let text = pull_request(&run);
+        let (seen, _) = text.split_once("<details>").unwrap();
+        for rate in ["500 messages/s", "3,000 messages/s"] {
+            // A sentence, and a row for each contestant.
+            assert_eq!(seen.matches(rate).count(), 3, "{text}");
+        }
+    }
+
+    #[test]
     fn a_bench_and_a_load_have_their_latencies() {
         let text = pull_request(&sample::bench(3, 500));
         assert!(

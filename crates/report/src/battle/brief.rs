@@ -1,7 +1,7 @@
 //! A battle in a few lines: who is ahead, and by what.
 
 use super::ranking::Ranking;
-use super::{Field, Verdicts, circle, verdicts};
+use super::{Field, Verdicts, circle, names, verdicts};
 use crate::capacity;
 use crate::metric::Metric;
 use crate::pull_request::ROWS_MAX;
@@ -30,14 +30,15 @@ pub(crate) fn winners(run: &Run) -> Vec<String> {
         return Vec::new();
     };
     let mut sentences = Vec::new();
-    for field in Field::all(run).iter().take(LOADS_MAX) {
+    let fields = Field::all(run);
+    for (field, name) in fields.iter().zip(names(&fields)).take(LOADS_MAX) {
         let standings = field.standings(run.environment.seed);
         let circles = circle::circles(&standings, rules.control.as_deref());
         let ranking = circles
             .first()
             .map(|it| Ranking::of(&it.members, primary, rules));
         let said = ranking.and_then(|it| it.sentences().into_iter().next());
-        sentences.extend(said.map(|said| format!("{}: {said}", field.short_title())));
+        sentences.extend(said.map(|said| format!("{name}: {said}")));
     }
     sentences
 }
@@ -52,15 +53,15 @@ pub(crate) fn primary_table(run: &Run) -> Option<Table> {
     let head = primary.to_string();
     let mut table = Table::new(["contestant", "load", "rounds", head.as_str(), "verdict"]);
     let mut rows = 0;
-    for field in Field::all(run) {
+    let fields = Field::all(run);
+    for (field, load) in fields.iter().zip(names(&fields)) {
         let standings = field.standings(run.environment.seed);
         let verdicts = verdicts(&standings, rules);
         for (standing, (name, verdict)) in standings.iter().zip(verdicts) {
             rows += 1;
             if rows <= ROWS_MAX {
                 let quantity = standing.quantity(primary);
-                let (load, rounds) = (field.short_title(), standing.rounds());
-                table.row([name, load, rounds, quantity, verdict]);
+                table.row([name, load.clone(), standing.rounds(), quantity, verdict]);
             }
         }
     }

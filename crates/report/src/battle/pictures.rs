@@ -2,11 +2,10 @@
 
 use super::ranking::ROUNDS_MIN;
 use super::standing::Standing;
-use super::{Field, Rules, circle, metrics};
+use super::{Field, Rules, circle, metrics, names};
 use crate::axis::{Axis, Unit};
 use crate::bar_chart::{Bar, BarChart, BarPanel};
 use crate::chart::{Chart, Mark, Panel};
-use crate::groups;
 use crate::histogram::Histogram;
 use crate::lineup::Lineup;
 use crate::metric::{Figure, Latency, Metric};
@@ -72,22 +71,18 @@ fn fields<'a>(run: &'a Run, rules: &Rules, lineup: &Lineup<'a>) -> Vec<Load<'a>>
             tls,
         )
     });
-    let is_described = !described(&fields).is_empty();
-    let load = |field: &Field<'a>| {
+    let load = |(field, title): (&Field<'a>, String)| {
         let standings = field.standings(run.environment.seed);
         let entries = lineup.names().filter_map(|name| {
             let standing = standings.iter().find(|it| it.contestant() == name)?;
             Some(entry(standing, &standings, rules))
         });
         Load {
-            title: match is_described {
-                true => field.short_title(),
-                false => field.title(),
-            },
+            title,
             entries: entries.collect(),
         }
     };
-    fields.iter().map(load).collect()
+    fields.iter().zip(names(&fields)).map(load).collect()
 }
 
 fn entry<'a>(standing: &Standing<'a>, all: &[Standing<'a>], rules: &Rules) -> Entry<'a> {
@@ -120,15 +115,6 @@ fn entry<'a>(standing: &Standing<'a>, all: &[Standing<'a>], rules: &Rules) -> En
         standing: standing.clone(),
         objection,
         remark: standing.remark(),
-    }
-}
-
-/// What all loads have in common beside connections and scheme; empty where they differ in it.
-fn described(fields: &[Field<'_>]) -> String {
-    let of = |field: &Field<'_>| groups::described(&field.common().0);
-    match fields {
-        [first, rest @ ..] if rest.iter().all(|other| of(other) == of(first)) => of(first),
-        _ => String::new(),
     }
 }
 
