@@ -7,6 +7,7 @@ use crate::format;
 use crate::growth::{Growth, GrowthVerdict};
 use crate::histogram::Histogram;
 use crate::quantiles::microseconds;
+use crate::statistics::bootstrap::Bounds;
 
 /// One figure of a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -225,6 +226,15 @@ impl Metric {
                 | Figure::Unreached
                 | Figure::Unsent => false,
             },
+        }
+    }
+
+    /// A value of it with its interval, where there is one, and its unit.
+    pub(crate) fn estimate(self, value: f64, bounds: Option<Bounds>) -> String {
+        let value = self.quantity(value);
+        match bounds.map(|it| [it.low, it.high].map(|end| self.quantity(end))) {
+            Some([low, high]) => format!("{value} [{low}, {high}]"),
+            None => value,
         }
     }
 

@@ -2,12 +2,14 @@
 //! the metric that decides, and the rest folded.
 
 use crate::battle;
+use crate::cell::Cell;
 use crate::format;
 use crate::groups::{Group, clients, titled};
-use crate::quantiles::Quantiles;
+use crate::metric::{Latency, Metric, Statistic};
 use crate::run::Run;
 use crate::sentences;
 use crate::table::Table;
+use crate::tables;
 
 /// The text for a run of any kind.
 pub fn pull_request(run: &Run) -> String {
@@ -73,7 +75,7 @@ fn figures(run: &Run) -> Table {
     let groups = Group::all(run);
     let cells = groups.iter().flat_map(|group| &group.cells);
     for cell in cells.take(ROWS_MAX) {
-        let found = Quantiles::of(&cell.latency.response);
+        let [p50, p99, p99_9] = percentiles(cell);
         let name = match groups.len() {
             1 => clients(cell),
             _ => format!("{}, {}", clients(cell), titled(cell)),
@@ -82,13 +84,24 @@ fn figures(run: &Run) -> Table {
             name,
             cell.assessment.verdict().to_string(),
             format::rate(cell.rate.sent_per_s),
-            format::latency_or_dash(found.p50_us),
-            format::latency_or_dash(found.p99_us),
-            format::latency_or_dash(found.p99_9_us),
+            p50,
+            p99,
+            p99_9,
             format::count(cell.messages.lost),
         ]);
     }
     table
+}
+
+/// The p50, p99 and p99.9 of the response, with their intervals where there are any.
+fn percentiles(cell: &Cell) -> [String; 3] {
+    let all = [0.5, 0.99, 0.999].map(Statistic::Quantile);
+    let mut found = tables::response_estimates(cell, &all).into_iter().flatten();
+    all.map(|statistic| {
+        let metric = Metric::Latency(Latency::Response, statistic);
+        let told = |(value, bounds)| metric.estimate(value, bounds);
+        found.next().map_or_else(format::dash, told)
+    })
 }
 
 /// Lines of one kind.
@@ -101,6 +114,7 @@ mod tests {
     use super::*;
     use crate::run::Content;
     use crate::sample;
+    use crate::time_block::TimeBlock;
     use crate::verdict::Verdict;
 
     fn seen(text: &str) -> usize {
@@ -155,6 +169,28 @@ mod tests {
             // A sentence, and a row for each contestant.
             assert_eq!(seen.matches(rate).count(), 3, "{text}");
         }
+    }
+
+    #[test]
+    fn percentiles_of_one_run_have_intervals_where_it_has_blocks() {
+        let mut cell = sample::cell(100, 1.0, 10, 1);
+        let text = |cell: &Cell| {
+            pull_request(&Run {
+                content: Content::Load(Box::new(cell.clone())),
+                ..Run::default()
+            })
+        };
+        assert!(!text(&cell).contains('['));
+        let block = TimeBlock::of(&cell.latency.response);
+        cell.blocks = vec![block; 10];
+        let text = text(&cell);
+        let row = text.lines().find(|line| line.contains("100 clients"));
+        let row = row.unwrap();
+        // p50 and p99; above p99.9 there are too few samples.
+        assert!(
+            row.contains("ms [") && row.matches('[').count() >= 2,
+            "{text}"
+        );
     }
 
     #[test]

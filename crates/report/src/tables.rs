@@ -9,7 +9,7 @@ use crate::histogram::Histogram;
 use crate::metric::{Latency, Statistic};
 use crate::quantiles::{Quantiles, microseconds};
 use crate::stage::Stage;
-use crate::statistics::pool::Pool;
+use crate::statistics::pool::{Estimate, Pool};
 use crate::table::Table;
 
 /// One row a kind of latency, with everything recorded about it.
@@ -60,20 +60,26 @@ pub(crate) fn further(cell: &Cell) -> impl Iterator<Item = (&'static str, Table)
 /// few blocks of time to tell.
 fn bounds_table(cell: &Cell) -> Table {
     let mut table = Table::new(["response", "value", "from", "to"]);
-    let rounds = cell.blocks_of(Latency::Response).map(|blocks| vec![blocks]);
-    let rounds = rounds.unwrap_or_default();
-    let pool = Pool::new(&rounds);
     let shares = [0.5, 0.66, 0.75, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999, 0.9999];
     let quantiles = shares.map(Statistic::Quantile);
-    for statistic in std::iter::once(Statistic::Mean).chain(quantiles) {
-        let bounds = pool.bounds(statistic, BOOTSTRAP_SEED);
-        if let (Some(value_ns), Some(bounds)) = (pool.value(statistic), bounds) {
+    let all: Vec<Statistic> = std::iter::once(Statistic::Mean).chain(quantiles).collect();
+    for (statistic, estimate) in all.iter().zip(response_estimates(cell, &all)) {
+        if let Some((value_ns, Some(bounds))) = estimate {
             let figures = [value_ns, bounds.low, bounds.high];
             let figures = figures.map(|ns| format::latency(microseconds(ns)));
             table.row(std::iter::once(statistic.to_string()).chain(figures));
         }
     }
     table
+}
+
+/// Statistics of the response of one run, with intervals where it has enough blocks of time.
+pub(crate) fn response_estimates(cell: &Cell, all: &[Statistic]) -> Vec<Option<Estimate>> {
+    let blocks = cell.blocks_of(Latency::Response);
+    let rounds: Vec<_> = blocks.into_iter().collect();
+    let pool = Pool::new(&rounds);
+    let estimates = all.iter().map(|it| pool.estimate(*it, BOOTSTRAP_SEED));
+    estimates.collect()
 }
 
 /// The latencies of a cell that have samples, with the names a reader sees.

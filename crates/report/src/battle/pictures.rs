@@ -6,6 +6,7 @@ use super::{Field, Rules, circle, metrics, names};
 use crate::axis::{Axis, Unit};
 use crate::bar_chart::{Bar, BarChart, BarPanel};
 use crate::chart::{Chart, Mark, Panel};
+use crate::format;
 use crate::histogram::Histogram;
 use crate::lineup::Lineup;
 use crate::metric::{Figure, Latency, Metric};
@@ -129,6 +130,7 @@ fn bars(metric: Metric, what: &str, fields: &[Load<'_>], lineup: &Lineup<'_>) ->
         for entry in &field.entries {
             let name = entry.standing.contestant();
             let estimate = entry.standing.estimate(metric);
+            let told = estimate.map_or_else(format::dash, |it| metric.estimate(it.0, it.1));
             let value = estimate.map(|(value, _)| value * scale);
             let bounds = estimate.and_then(|(_, bounds)| bounds);
             let bounds = bounds.map(|it| (it.low * scale, it.high * scale));
@@ -140,7 +142,7 @@ fn bars(metric: Metric, what: &str, fields: &[Load<'_>], lineup: &Lineup<'_>) ->
                 name: lineup.label(name),
                 value,
                 bounds,
-                text: format!("{}{mark}", entry.standing.quantity(metric)),
+                text: format!("{told}{mark}"),
                 color: lineup.color(name),
                 is_hatched: entry.objection.is_some(),
                 is_reference: lineup.is_control(name) && entry.objection.is_none(),

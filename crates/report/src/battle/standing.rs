@@ -6,8 +6,8 @@ use crate::format;
 use crate::histogram::Histogram;
 use crate::metric::{Latency, Metric};
 use crate::one_way::OneWay;
-use crate::statistics::bootstrap::{self, Bounds};
-use crate::statistics::pool::Pool;
+use crate::statistics::bootstrap;
+use crate::statistics::pool::{Estimate, Pool};
 use crate::statistics::ranks::median;
 use crate::time_block::TimeBlock;
 use crate::tls::{TermsOf, Tls};
@@ -166,56 +166,26 @@ impl<'a> Standing<'a> {
 
     /// The value over all ranked rounds with its interval, for a reader.
     pub(super) fn quantity(&self, metric: Metric) -> String {
-        let Some((value, bounds)) = self.estimate(metric) else {
-            return format::dash();
+        let told = |(value, bounds)| metric.estimate(value, bounds);
+        self.estimate(metric).map_or_else(format::dash, told)
+    }
+
+    /// The value over all ranked rounds, and its interval of 95 % where there is one: of a latency
+    /// that of all samples, of anything else the median of the rounds.
+    pub(super) fn estimate(&self, metric: Metric) -> Option<Estimate> {
+        if let Metric::Latency(latency, statistic) = metric {
+            return Pool::new(&self.blocks(latency)).estimate(statistic, self.seed);
+        }
+        let median_of = |mut values: Vec<f64>| {
+            values.sort_by(f64::total_cmp);
+            (!values.is_empty()).then(|| median(&values))
         };
-        let value = metric.quantity(value);
-        match bounds {
-            Some(Bounds { low, high }) => {
-                format!(
-                    "{value} [{}, {}]",
-                    metric.quantity(low),
-                    metric.quantity(high)
-                )
-            }
-            None => value,
-        }
-    }
-
-    /// The value over all ranked rounds, and its interval of 95 % where there is one.
-    pub(super) fn estimate(&self, metric: Metric) -> Option<(f64, Option<Bounds>)> {
-        Some((self.value(metric)?, self.bounds(metric)))
-    }
-
-    /// Of a latency that of all samples, of anything else the median of the rounds.
-    fn value(&self, metric: Metric) -> Option<f64> {
-        match metric {
-            Metric::Latency(latency, statistic) => {
-                Pool::new(&self.blocks(latency)).value(statistic)
-            }
-            Metric::Figure(_) => {
-                let mut values = self.values(metric);
-                values.sort_by(f64::total_cmp);
-                (!values.is_empty()).then(|| median(&values))
-            }
-        }
-    }
-
-    fn bounds(&self, metric: Metric) -> Option<Bounds> {
-        match metric {
-            Metric::Latency(latency, statistic) => {
-                Pool::new(&self.blocks(latency)).bounds(statistic, self.seed)
-            }
-            Metric::Figure(_) => {
-                let values = self.values(metric).into_iter();
-                let rounds: Vec<Vec<f64>> = values.map(|value| vec![value]).collect();
-                bootstrap::bounds(&rounds, self.seed, |drawn| {
-                    let mut values: Vec<f64> = drawn.iter().map(|value| **value).collect();
-                    values.sort_by(f64::total_cmp);
-                    Some(median(&values))
-                })
-            }
-        }
+        let values = self.values(metric);
+        let rounds: Vec<Vec<f64>> = values.iter().map(|value| vec![*value]).collect();
+        let bounds = bootstrap::bounds(&rounds, self.seed, |drawn| {
+            median_of(drawn.iter().map(|value| **value).collect())
+        });
+        Some((median_of(values)?, bounds))
     }
 
     /// The samples of each ranked round, in blocks of time.
@@ -258,7 +228,8 @@ mod tests {
             let Metric::Latency(_, statistic) = metric else {
                 panic!("{name} is a latency")
             };
-            let (found, expected) = (standing.value(metric), statistic.of(&merged));
+            let found = standing.estimate(metric).map(|(value, _)| value);
+            let expected = statistic.of(&merged);
             let error = found.unwrap() / expected.unwrap() - 1.0;
             assert!(error.abs() < 1e-9, "{name}: {found:?} {expected:?}");
         }

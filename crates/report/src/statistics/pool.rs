@@ -12,6 +12,9 @@ pub(crate) struct Pool<'a> {
     rounds: Vec<Vec<Part<'a>>>,
 }
 
+/// A value, and its interval of 95 % where the samples can say.
+pub(crate) type Estimate = (f64, Option<Bounds>);
+
 /// One block, ready to be counted with others.
 struct Part<'a> {
     block: &'a TimeBlock,
@@ -33,6 +36,11 @@ impl<'a> Pool<'a> {
         };
         let rounds = rounds.iter().map(parts).collect();
         Self { values_ns, rounds }
+    }
+
+    /// The statistic of all samples with its interval.
+    pub(crate) fn estimate(&self, statistic: Statistic, seed: u64) -> Option<Estimate> {
+        Some((self.value(statistic)?, self.bounds(statistic, seed)))
     }
 
     /// The statistic of all samples; `None` where there are none.
