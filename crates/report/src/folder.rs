@@ -4,6 +4,8 @@
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use crate::junit::junit;
 use crate::markdown::markdown;
@@ -100,25 +102,33 @@ pub fn write_junit(run: &Run, path: &Path) -> Result<(), RunError> {
     write(path, junit(run).as_bytes())
 }
 
-/// Half of the pictures on a second thread: pixels take longer than everything else here.
+/// On all processors, because pixels take longer than everything else here. Whoever is done takes
+/// the next picture: the first ones are the large ones.
 fn draw_plots(plots: &[Plot], folder: &Path) -> Result<(), RunError> {
-    let draw = |plots: &[Plot]| {
-        plots.iter().try_for_each(|plot| {
-            write(
-                &folder.join(format!("{}.svg", plot.name)),
-                plot.svg.as_bytes(),
-            )?;
-            let image = png(&plot.svg, PNG_SCALE);
-            let image = image.expect("every SVG of ours is well-formed and of a sensible size");
-            write(&folder.join(format!("{}.png", plot.name)), &image)
-        })
+    let next = AtomicUsize::new(0);
+    let draw = || {
+        while let Some(plot) = plots.get(next.fetch_add(1, Ordering::Relaxed)) {
+            draw_plot(plot, folder)?;
+        }
+        Ok(())
     };
-    let (first, second) = plots.split_at(plots.len() / 2);
-    std::thread::scope(|scope| {
-        let other = scope.spawn(|| draw(first));
-        draw(second)?;
-        other.join().expect("drawing does not panic")
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let others = 1..processors.min(DRAWING_THREADS_MAX);
+        let others: Vec<_> = others.map(|_| scope.spawn(draw)).collect();
+        let own = draw();
+        let others = others.into_iter().map(|other| other.join());
+        let others = others.map(|it| it.expect("drawing does not panic"));
+        others.fold(own, Result::and)
     })
+}
+
+fn draw_plot(plot: &Plot, folder: &Path) -> Result<(), RunError> {
+    let svg = folder.join(format!("{}.svg", plot.name));
+    write(&svg, plot.svg.as_bytes())?;
+    let image = png(&plot.svg, PNG_SCALE);
+    let image = image.expect("every SVG of ours is well-formed, and large ones are scaled");
+    write(&folder.join(format!("{}.png", plot.name)), &image)
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
@@ -135,6 +145,8 @@ fn unwritable(path: &Path, error: &io::Error) -> RunError {
 
 /// Sharp enough for a page, and small enough to keep with the results.
 const PNG_SCALE: f32 = 1.5;
+/// Each may hold a picture of the largest size.
+const DRAWING_THREADS_MAX: usize = 8;
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! The plots of a run as SVG, and any SVG of ours as PNG.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use resvg::{tiny_skia, usvg};
 
@@ -66,15 +66,21 @@ pub fn png(svg: &str, scale: f32) -> Option<Vec<u8>> {
     pixels.encode_png().ok()
 }
 
-/// Every picture names the same two fonts, which travel with the program.
 fn options() -> usvg::Options<'static> {
-    let mut options = usvg::Options::default();
-    let fonts = Arc::make_mut(&mut options.fontdb);
+    usvg::Options {
+        fontdb: Arc::clone(&FONTS),
+        ..usvg::Options::default()
+    }
+}
+
+/// Every picture names the same two fonts, which travel with the program and are read once.
+static FONTS: LazyLock<Arc<usvg::fontdb::Database>> = LazyLock::new(|| {
+    let mut fonts = usvg::fontdb::Database::new();
     fonts.load_font_data(include_bytes!("../assets/font/DejaVuSans.ttf").to_vec());
     fonts.load_font_data(include_bytes!("../assets/font/DejaVuSans-Bold.ttf").to_vec());
     fonts.set_sans_serif_family("DejaVu Sans");
-    options
-}
+    Arc::new(fonts)
+});
 
 fn group_plots(cells: &[&Cell], subtitle: &str, key: &str) -> Vec<Plot> {
     let mut plots = Vec::new();
