@@ -65,12 +65,14 @@ struct Column {
     counts: BTreeMap<u16, u64>,
 }
 
-/// All seconds with replies, at most [`COLUMNS_MAX`] columns of them.
+/// All seconds up to the last reply in at most [`COLUMNS_MAX`] columns, without those in which none
+/// came: a pause is blank, and not covered by the column before it.
 fn columns(cell: &Cell) -> Vec<Column> {
-    let is_told = |it: &&Interval| !it.response_buckets.is_empty();
-    let seconds: Vec<&Interval> = cell.intervals.iter().filter(is_told).collect();
+    let is_told = |it: &Interval| !it.response_buckets.is_empty();
+    let last = cell.intervals.iter().rposition(is_told);
+    let seconds = &cell.intervals[..last.map_or(0, |last| last + 1)];
     let of_each = seconds.len().div_ceil(COLUMNS_MAX).max(1);
-    let column = |seconds: &[&Interval]| {
+    let column = |seconds: &[Interval]| {
         let mut column = Column::default();
         if let (Some(first), Some(last)) = (seconds.first(), seconds.last()) {
             (column.start_s, column.end_s) = (first.start_s, last.start_s + last.length_s);
@@ -80,7 +82,8 @@ fn columns(cell: &Cell) -> Vec<Column> {
         }
         column
     };
-    seconds.chunks(of_each).map(column).collect()
+    let columns = seconds.chunks(of_each).map(column);
+    columns.filter(|it| !it.counts.is_empty()).collect()
 }
 
 fn heat(columns: &[Column], spikes: &[Spike], end_s: f64) -> Option<Track> {
@@ -255,6 +258,19 @@ mod tests {
     fn a_day_is_no_larger_than_it_can_be_seen() {
         let svg = plot(&cell(20_000)).unwrap().svg;
         assert!(svg.len() < 300_000, "{}", svg.len());
+    }
+
+    #[test]
+    fn a_pause_is_left_blank_however_many_seconds_share_a_column() {
+        let mut long = cell(1000);
+        for interval in &mut long.intervals[301..500] {
+            interval.response_buckets = LatencyBuckets::default();
+        }
+        for column in columns(&long) {
+            assert!(column.end_s - column.start_s <= 5.0, "{}", column.start_s);
+            assert!(column.end_s <= 305.0 || column.start_s >= 500.0);
+            assert!(!column.counts.is_empty());
+        }
     }
 
     #[test]
