@@ -1,5 +1,7 @@
 //! Contestants in the order of one metric, and what can be said of their differences.
 
+use std::fmt;
+
 use super::Rules;
 use super::standing::Standing;
 use crate::format;
@@ -16,8 +18,8 @@ pub(super) struct Ranking<'a> {
     /// The relative difference to tell.
     resolve: f64,
     places: Vec<Place<'a>>,
-    /// Those of which too few rounds count.
-    unranked: Vec<(&'a str, usize)>,
+    /// Those that cannot be compared with others.
+    unranked: Vec<(&'a str, Objection)>,
     /// Probability that an interval misses the true difference.
     alpha: f64,
 }
@@ -30,16 +32,51 @@ struct Place<'a> {
     middle: f64,
 }
 
+/// Why one of them has no place.
+enum Objection {
+    /// So few rounds count.
+    Few(usize),
+    /// Differences are shares, and so many rounds have 0. To leave them out would be to choose.
+    Zero(usize),
+}
+
+impl Objection {
+    /// To the values of the rounds; `None` where they can be compared.
+    fn to(values: &[f64]) -> Option<Self> {
+        match values.iter().filter(|value| **value <= 0.0).count() {
+            0 => (values.len() < ROUNDS_MIN).then_some(Self::Few(values.len())),
+            zeros => Some(Self::Zero(zeros)),
+        }
+    }
+}
+
+impl fmt::Display for Objection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Few(rounds) => write!(f, "not ranked: {}", plural(*rounds as u64, "round", "s")),
+            Self::Zero(rounds) => {
+                let (rounds, have) = match rounds {
+                    1 => ("1 round".to_owned(), "has"),
+                    many => (plural(*many as u64, "round", "s"), "have"),
+                };
+                write!(
+                    f,
+                    "not ranked: {rounds} {have} 0, of which there is no share"
+                )
+            }
+        }
+    }
+}
+
 impl<'a> Ranking<'a> {
     pub(super) fn of(standings: &[&Standing<'a>], metric: Metric, rules: &'a Rules) -> Self {
         let mut places = Vec::new();
         let mut unranked = Vec::new();
         for standing in standings {
-            let values = standing.values(metric).into_iter();
-            let mut values: Vec<f64> = values.filter(|value| *value > 0.0).collect();
+            let mut values = standing.values(metric);
             values.sort_by(f64::total_cmp);
-            if values.len() < ROUNDS_MIN {
-                unranked.push((standing.contestant(), values.len()));
+            if let Some(objection) = Objection::to(&values) {
+                unranked.push((standing.contestant(), objection));
                 continue;
             }
             places.push(Place {
@@ -92,16 +129,17 @@ impl<'a> Ranking<'a> {
             );
             table.row(row);
         }
-        for (contestant, rounds) in &self.unranked {
-            table.row([(*contestant).to_owned(), not_ranked(*rounds)]);
+        for (contestant, objection) in &self.unranked {
+            table.row([(*contestant).to_owned(), objection.to_string()]);
         }
         table
     }
 
     /// What a contestant is called in the end; `None` of one that is not here.
     pub(super) fn verdict(&self, contestant: &str) -> Option<String> {
-        if let Some((_, rounds)) = self.unranked.iter().find(|(name, _)| *name == contestant) {
-            return Some(not_ranked(*rounds));
+        let mut unranked = self.unranked.iter();
+        if let Some((_, objection)) = unranked.find(|(name, _)| *name == contestant) {
+            return Some(objection.to_string());
         }
         let place = self.places.iter().find(|it| it.contestant == contestant)?;
         let best = &self.places[0];
@@ -173,7 +211,8 @@ impl<'a> Ranking<'a> {
                 format::count(needed)
             ));
         }
-        if !self.unranked.is_empty() {
+        let is_few = |it: &(&str, Objection)| matches!(it.1, Objection::Few(_));
+        if self.unranked.iter().any(is_few) {
             sentences.push(format!(
                 "Fewer than {ROUNDS_MIN} ranked rounds say nothing of a difference."
             ));
@@ -219,10 +258,6 @@ impl<'a> Ranking<'a> {
     }
 }
 
-fn not_ranked(rounds: usize) -> String {
-    format!("not ranked: {}", plural(rounds as u64, "round", "s"))
-}
-
 /// A difference of logarithms as a relative one.
 fn percent(log_ratio: f64) -> String {
     format!("{:+.1} %", log_ratio.exp_m1() * 100.0)
@@ -237,6 +272,7 @@ pub(super) const ROUNDS_MIN: usize = 4;
 mod tests {
     use super::super::{Field, tests};
     use super::*;
+    use crate::run::Content;
 
     fn with_ranking(contestants: &[(&str, f64)], rounds: u64, check: impl Fn(&Ranking<'_>)) {
         let run = tests::run(contestants, rounds);
@@ -300,6 +336,27 @@ mod tests {
         with_ranking(&five, 6, |ranking| {
             assert_eq!(ranking.verdict("e").unwrap(), "behind a");
         });
+    }
+
+    #[test]
+    fn rounds_of_0_are_not_left_out_but_set_apart() {
+        let mut run = tests::run(&[("a", 2.0), ("b", 4.0)], 8);
+        let Content::Bench(cells) = &mut run.content else {
+            panic!("a bench")
+        };
+        for (index, cell) in cells.iter_mut().enumerate() {
+            // All rounds of b lost something, and every second one of a.
+            cell.messages.lost = [0, 9, 9, 9][index % 4];
+        }
+        let rules = tests::rules();
+        let field = &Field::all(&run)[0];
+        let standings = field.standings(1);
+        let standings: Vec<_> = standings.iter().collect();
+        let ranking = Ranking::of(&standings, Metric::parse("lost").unwrap(), &rules);
+        let expected = "not ranked: 4 rounds have 0, of which there is no share";
+        assert_eq!(ranking.verdict("a").unwrap(), expected);
+        assert!(ranking.table().to_text().contains(expected));
+        assert!(!ranking.sentences().join(" ").contains("Fewer than"));
     }
 
     #[test]
