@@ -210,9 +210,8 @@ fn beside(cell: &Cell, seconds: &[&Interval], index: usize, excess_us: f64) -> V
     }
     // From the second before the first of these.
     let with_before = &seconds[near.start.saturating_sub(1)..near.end];
-    let pairs = || with_before.windows(2).map(|pair| (pair[0], pair[1]));
-    let grown = pairs().filter_map(|(before, after)| {
-        let (before, after) = (before.server_rss_bytes?, after.server_rss_bytes?);
+    let grown = with_before.windows(2).filter_map(|pair| {
+        let (before, after) = (pair[0].server_rss_bytes?, pair[1].server_rss_bytes?);
         let by = after.checked_sub(before)?;
         (by as f64 >= (before as f64 * RSS_JUMP_SHARE).max(RSS_JUMP_BYTES)).then_some(by)
     });
@@ -220,17 +219,20 @@ fn beside(cell: &Cell, seconds: &[&Interval], index: usize, excess_us: f64) -> V
         let by = format::bytes(by as f64);
         told.push(format!("the server's memory grew by {by}"));
     }
-    let lost: u64 = pairs()
-        .map(|(before, after)| (before.connected + after.opened).saturating_sub(after.connected))
-        .sum();
-    let usual = seconds
-        .windows(2)
-        .map(|pair| (pair[0].connected + pair[1].opened).saturating_sub(pair[1].connected) as f64);
-    let usual = usual.sum::<f64>() / seconds.len() as f64 * with_before.len() as f64;
+    let lost = ended(with_before);
+    let usual = ended(seconds) as f64 / seconds.len() as f64 * with_before.len() as f64;
     if lost as f64 > FACTOR_MIN * usual.max(0.1) {
         told.push(format!("connections ended: {}", format::count(lost)));
     }
     told
+}
+
+/// Connections that were up and are no more, after the first of these seconds.
+fn ended(seconds: &[&Interval]) -> u64 {
+    let pairs = seconds.windows(2);
+    pairs
+        .map(|pair| (pair[0].connected + pair[1].opened).saturating_sub(pair[1].connected))
+        .sum()
 }
 
 /// How many the server may use: its limit, those that it is pinned to, or one.
