@@ -230,3 +230,57 @@ pub(crate) const INVOLUNTARY: Curve = Curve {
 
 const POINTS_MAX: usize = 450;
 const MIB: f64 = 1024.0 * 1024.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(seconds: usize) -> Cell {
+        let second = |at: usize| Interval {
+            start_s: at as f64,
+            length_s: 1.0,
+            connected: 100,
+            response: Some(IntervalLatency {
+                p50_us: 1000.0,
+                p99_us: 2000.0,
+                ..IntervalLatency::default()
+            }),
+            ..Interval::default()
+        };
+        let mut cell = Cell {
+            intervals: (0..seconds).map(second).collect(),
+            ..Cell::default()
+        };
+        cell.rate.duration_s = seconds as f64;
+        cell
+    }
+
+    #[test]
+    fn seconds_that_share_a_point_hide_neither_a_spike_nor_a_loss() {
+        let mut long = cell(3600);
+        let latency = long.intervals[1801].response.as_mut().unwrap();
+        (latency.p50_us, latency.p99_us) = (9000.0, 9000.0);
+        long.intervals[1801].connected = 40;
+        let values = |curve: Curve| -> Vec<f64> {
+            let points = curve.points(&long).into_iter();
+            points.map(|point| point.unwrap().1).collect()
+        };
+        assert_eq!(values(P99).len(), POINTS_MAX);
+        assert_eq!(values(P99)[225], 9000.0);
+        assert_eq!(values(CONNECTED)[225], 40.0);
+        // A mean of eight.
+        assert_eq!(values(P50)[225], 2000.0);
+    }
+
+    #[test]
+    fn seconds_without_a_value_break_the_line_and_the_drain_is_not_drawn() {
+        let mut short = cell(10);
+        short.rate.duration_s = 8.4;
+        short.intervals[3].response = None;
+        let points = P99.points(&short);
+        let drawn: Vec<f64> = points.iter().flatten().map(|point| point.0).collect();
+        assert_eq!(points.len(), 8);
+        assert_eq!(drawn, [0.5, 1.5, 2.5, 4.5, 5.5, 6.5, 7.5]);
+        assert!(points[3].is_none());
+    }
+}
