@@ -66,10 +66,11 @@ impl Slo {
                 MetricUnit::Count | MetricUnit::PerSecond => {
                     format!("{}", (found * 1000.0).round() / 1000.0)
                 }
-                // Two that print alike may differ: the number itself is there, too.
+                // Two that print alike may differ: all digits are there.
                 MetricUnit::Bytes => format!("{} ({found} B)", self.metric.quantity(found)),
                 MetricUnit::Share => format!("{}", (found * 1e6).round() / 1e6),
-                MetricUnit::Nanoseconds | MetricUnit::Seconds => self.metric.quantity(found),
+                MetricUnit::Nanoseconds => format!("{} µs", found.round() / 1e3),
+                MetricUnit::Seconds => format!("{} s", (found * 1e6).round() / 1e6),
             },
         };
         let passed = found.is_some_and(|found| self.comparison.holds(found, self.bound));
@@ -273,8 +274,8 @@ mod tests {
         }
         let told = |expression: &str| judge(expression).1;
         assert_eq!(told("server.memory_peak<1GiB"), "100 MiB (104857600 B)");
-        assert_eq!(told("server.cpu_per_message<6us"), "5.50 µs");
-        assert_eq!(told("online_s<2s"), "1.50 s");
+        assert_eq!(told("server.cpu_per_message<6us"), "5.5 µs");
+        assert_eq!(told("online_s<2s"), "1.5 s");
         assert_eq!(told("recovered>=99%"), "0.995");
         for expression in [
             "lost<5ms",
@@ -284,6 +285,23 @@ mod tests {
         ] {
             let sentence = Slo::parse(expression).expect_err(expression).to_string();
             assert!(sentence.contains(": write a") || sentence.contains(": write bytes"));
+        }
+    }
+
+    #[test]
+    fn a_bound_that_is_missed_by_little_is_seen_to_be() {
+        let mut cell = cell();
+        cell.connects.all_online_ms = Some(2000.4);
+        cell.server = Some(Server {
+            cpu_ns_per_message: Some(6_004.0),
+            ..Server::default()
+        });
+        for (expression, told) in [
+            ("online_s<2s", "2.0004 s"),
+            ("server.cpu_per_message<6us", "6.004 µs"),
+        ] {
+            let threshold = Slo::parse(expression).unwrap().evaluate(&cell);
+            assert_eq!((threshold.passed, threshold.actual.as_str()), (false, told));
         }
     }
 
