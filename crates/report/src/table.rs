@@ -11,14 +11,14 @@ pub(crate) struct Table {
 impl Table {
     pub(crate) fn new(header: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
-            header: header.into_iter().map(Into::into).collect(),
+            header: line(header),
             rows: Vec::new(),
         }
     }
 
     /// Adds a row; missing cells at its end stay empty.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
-        self.rows.push(cells.into_iter().map(Into::into).collect());
+        self.rows.push(line(cells));
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -122,6 +122,12 @@ impl Table {
     }
 }
 
+/// Cells of one row, each of one line: names come from files.
+fn line(cells: impl IntoIterator<Item = impl Into<String>>) -> Vec<String> {
+    let in_one_line = |cell: String| cell.replace(char::is_control, " ");
+    cells.into_iter().map(Into::into).map(in_one_line).collect()
+}
+
 fn markdown_row(cells: &[String], widths: &[usize]) -> String {
     let mut row = String::new();
     for (column, width) in widths.iter().enumerate() {
@@ -165,6 +171,20 @@ mod tests {
         let expected = "|         | 1000 clients |\n|:--------|-------------:|\n\
                         | mean µs |         27.1 |\n| a\\|<b>  |              |\n";
         assert_eq!(sample().to_markdown(), expected);
+    }
+
+    #[test]
+    fn a_name_of_several_lines_stays_in_its_row() {
+        let mut table = Table::new(["", "a\nb"]);
+        table.row(["c\r\nd", "\u{1b}[31me"]);
+        assert_eq!(table.to_markdown().lines().count(), 3);
+        assert!(
+            table.to_markdown().contains("| c  d |"),
+            "{}",
+            table.to_markdown()
+        );
+        assert_eq!(table.to_text().lines().count(), 2);
+        assert!(!table.to_text().contains('\u{1b}'));
     }
 
     #[test]
