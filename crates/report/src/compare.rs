@@ -257,9 +257,9 @@ impl Comparison {
                  scatter; d: the difference in their standard deviations (Cohen). \
                  p: Welch's t-test on the values per second, their autocorrelation taken off the \
                  sample size; better and worse mean p < {SIGNIFICANCE} and a change beyond its \
-                 interval, and not told that the difference may be chance, however large it is. Without a p there were too few \
-                 whole seconds, or none of that value. Two runs on a machine that drifts can \
-                 differ for no other reason: repeat and interleave them."
+                 interval, and not told that the difference may be chance, however large it is. \
+                 Without a p there were too few whole seconds, or none of that value. Two runs on \
+                 a machine that drifts can differ for no other reason: repeat and interleave them."
             ));
         }
         lines

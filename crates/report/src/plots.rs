@@ -307,7 +307,7 @@ fn percentile_panel(
     (legend, panel)
 }
 
-/// Of a picture: 64 MiB until it is encoded. The largest sheets of a battle of 60 cells have a tenth.
+/// Of a picture: 64 MiB until it is encoded. The sheets of a battle have about a tenth.
 const PIXELS_MAX: u64 = 16 << 20;
 /// Bars across a panel: about six pixels each.
 const BIN_COUNT: usize = 72;

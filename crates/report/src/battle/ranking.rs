@@ -55,10 +55,8 @@ impl fmt::Display for Objection {
         match self {
             Self::Few(rounds) => write!(f, "not ranked: {}", plural(*rounds as u64, "round", "s")),
             Self::Zero(rounds) => {
-                let (rounds, have) = match rounds {
-                    1 => ("1 round".to_owned(), "has"),
-                    many => (plural(*many as u64, "round", "s"), "have"),
-                };
+                let have = if *rounds == 1 { "has" } else { "have" };
+                let rounds = plural(*rounds as u64, "round", "s");
                 write!(
                     f,
                     "not ranked: {rounds} {have} 0, of which there is no share"
