@@ -4,6 +4,7 @@ mod processors;
 
 use std::collections::VecDeque;
 use std::fs;
+use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -84,6 +85,16 @@ impl Series {
             sample,
         };
         self.0.iter().map(timed).collect()
+    }
+
+    /// Leaves all of them in a file of this folder, which is made, on a clock that is zero at
+    /// `origin`.
+    pub(crate) fn write(&self, folder: &Path, file: &str, origin: Instant) {
+        let text = serde_json::to_string(&self.timed(origin));
+        let text = text.expect("it has no maps, and numbers only");
+        let _ = fs::create_dir_all(folder);
+        // A disk that takes nothing is told of by the Run file, which is written next.
+        let _ = fs::write(folder.join(file), text);
     }
 
     /// Goes on with what was seen of the processes that took the place of these: what counts up

@@ -257,16 +257,9 @@ impl<'a> Site<'a> {
     fn write_samples(&self, bout: &Bout, seen: &Seen) {
         let origin = seen.phases.origin(seen.ended);
         let folder = self.folder(bout);
-        // An agent has the contestant's own files at its host.
-        let _ = std::fs::create_dir_all(&folder);
-        let contestant = Some(("samples.json", &seen.contestant));
-        let backends = seen.backends.as_ref();
-        let backends = backends.map(|series| ("samples-backends.json", series));
-        for (name, series) in contestant.into_iter().chain(backends) {
-            let text = serde_json::to_string(&series.timed(origin));
-            let text = text.expect("it has no maps, and numbers only");
-            // A disk that takes nothing is told of by the Run file, which is written next.
-            let _ = std::fs::write(folder.join(name), text);
+        seen.contestant.write(&folder, "samples.json", origin);
+        if let Some(series) = &seen.backends {
+            series.write(&folder, "samples-backends.json", origin);
         }
     }
 

@@ -1,5 +1,6 @@
 //! One contestant's turn: its server is started, loaded with every size, watched and stopped.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -65,12 +66,17 @@ impl Site<'_> {
         stop(bout, server, &mut cells[before..])
     }
 
-    /// Starts the contestant with its files in a folder of this turn.
-    fn start(&self, bout: &Bout) -> Result<RunningContestant, StartError> {
+    /// Where the files of a turn go.
+    fn folder(&self, bout: &Bout) -> PathBuf {
         let scheme = if bout.tls { "wss" } else { "ws" };
         let (contestant, clients) = (bout.contestant.file_name(), bout.connections);
         let name = format!("{contestant}_{scheme}_c{clients}_round{}", bout.round);
-        let folder = self.around.folder.join("cells").join(name);
+        self.around.folder.join("cells").join(name)
+    }
+
+    /// Starts the contestant with its files in a folder of this turn.
+    fn start(&self, bout: &Bout) -> Result<RunningContestant, StartError> {
+        let folder = self.folder(bout);
         let cpus = &self.cores.server;
         let group = self.rations.server().map_err(StartError::Files)?;
         RunningContestant::start(
@@ -107,7 +113,7 @@ impl Site<'_> {
             .map_err(DoublingError::Scenario)?;
         let rationed = server.group().cloned();
         let cpu_limit = rationed.as_deref().map(CpuGroup::processors);
-        let sampler = Sampler::start_in(&[server.pid()], rationed, SAMPLING_PERIOD);
+        let sampler = Sampler::start_in(&server.pids(), rationed, SAMPLING_PERIOD);
         let mut phases = Phases::default();
         let mut watch = Watch::new(group);
         let mut on_progress = |progress: &Progress| {
@@ -122,6 +128,8 @@ impl Site<'_> {
         let outcome = moonwire_load::run(&scenario, &mut control);
         let ended = Instant::now();
         let series = sampler.stop();
+        let files = self.folder(bout).join(format!("size{}", step.size));
+        series.write(&files, "samples.json", phases.origin(ended));
         let mut cell = match outcome {
             Ok(outcome) => outcome.cell,
             Err(error) => return Ok(self.missing(bout, step, &error.to_string())),

@@ -43,6 +43,23 @@ fn assert_nothing_lost(cell: &Value, messages: u64) {
     assert_eq!(cell["connects"]["ok"], 4, "{cell}");
 }
 
+/// What was seen of the server lies beside its other files, a folder for each size.
+fn assert_sampled(out: &Path, cell: &Value) {
+    let (round, size) = (&cell["round"], &cell["message_size"]);
+    let turn = format!("moonwire_weight-0.5-fragments_ws_c4_round{round}");
+    let file = out.join(format!("cells/{turn}/size{size}/samples.json"));
+    let text = fs::read_to_string(&file).unwrap_or_else(|why| panic!("{}: {why}", file.display()));
+    let samples: Vec<Value> = serde_json::from_str(&text).unwrap();
+    // One before the load and one after it.
+    assert!(samples.len() >= 2, "{text}");
+    let used = |sample: &Value| sample["cpu_ns"].as_u64().unwrap();
+    assert!(
+        used(&samples[samples.len() - 1]) > used(&samples[0]),
+        "{text}"
+    );
+    assert!(samples[0]["at_s"].as_f64() < Some(0.0), "{text}");
+}
+
 #[test]
 fn each_size_is_on_the_wire_as_it_is_said_and_every_message_comes_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -72,6 +89,7 @@ fn each_size_is_on_the_wire_as_it_is_said_and_every_message_comes_back() {
             (least..=most).contains(&received),
             "{size}: {received} bytes"
         );
+        assert_sampled(&folder.path().join("out"), cell);
     }
     for part in [
         "Total round trips per second",
