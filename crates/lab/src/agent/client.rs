@@ -73,8 +73,12 @@ impl Agent {
             let why = UNEXPECTED.to_owned();
             return Err(AgentError::Unreachable { place, why });
         };
-        // The first exchange finds caches cold and would only take time later.
-        let _ = exchange(&mut wire);
+        // The first exchange finds caches cold and would only take time later. An answer that is
+        // late would be taken for the next one's.
+        exchange(&mut wire).map_err(|error| AgentError::Lost {
+            place: place.clone(),
+            why: error.to_string(),
+        })?;
         let shared = Arc::new(Shared {
             place,
             wire: Mutex::new(wire),
@@ -111,9 +115,7 @@ impl Agent {
 
     /// How it was lost, if it was.
     pub(crate) fn lost(&self) -> Option<AgentError> {
-        let why = self.shared.lost.get()?.clone();
-        let place = self.shared.place.clone();
-        Some(AgentError::Lost { place, why })
+        self.shared.lost()
     }
 
     /// Tells what there will be to do.
@@ -128,6 +130,7 @@ impl Agent {
     /// Compares the clocks of both hosts.
     pub(crate) fn clocks(&self) -> Result<Clocks, AgentError> {
         let mut wire = self.shared.wire();
+        self.shared.lost().map_or(Ok(()), Err)?;
         let begun = Instant::now();
         let (mut real, mut monotonic) = (Vec::new(), Vec::new());
         let is_enough = |count| {
@@ -196,12 +199,7 @@ impl Shared {
 
     fn ask(&self, request: &Request) -> Result<Answer, AgentError> {
         let mut wire = self.wire();
-        if let Some(why) = self.lost.get() {
-            return Err(AgentError::Lost {
-                place: self.place.clone(),
-                why: why.clone(),
-            });
-        }
+        self.lost().map_or(Ok(()), Err)?;
         let answer = wire.send(request).and_then(|()| {
             let answer = wire.receive(patience(request), LINE_BYTES_MAX);
             answer.map(|(answer, _)| answer)
@@ -214,6 +212,12 @@ impl Shared {
             Ok(answer) => Ok(answer),
             Err(error) => Err(self.lose(error)),
         }
+    }
+
+    fn lost(&self) -> Option<AgentError> {
+        let why = self.lost.get()?.clone();
+        let place = self.place.clone();
+        Some(AgentError::Lost { place, why })
     }
 
     /// After an error nobody knows which answer belongs to which request.
@@ -312,3 +316,55 @@ const EXCHANGES_MAX: usize = 200;
 const EXCHANGES_MIN: usize = 16;
 /// No more than the least after so long.
 const EXCHANGE_TIME: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    /// An agent that answers with `answer` what it is asked, and the time where that is `None`.
+    fn agent(answer: fn(&Request) -> Option<Answer>) -> AgentTarget {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = listener.local_addr().unwrap().to_string();
+        std::thread::spawn(move || {
+            let mut wire = Wire::new(listener.accept().unwrap().0).unwrap();
+            while let Ok((request, arrived)) = wire.receive::<Request>(SILENCE_MAX, 1000) {
+                let time = || Answer::Clock {
+                    arrived,
+                    left: Reading::now(),
+                };
+                let answer = match request {
+                    Request::Hello { .. } => Answer::Welcome {
+                        address: Ipv4Addr::LOCALHOST.into(),
+                    },
+                    request => answer(&request).unwrap_or_else(time),
+                };
+                if wire.send(&answer).is_err() {
+                    break;
+                }
+            }
+        });
+        AgentTarget { place, token: None }
+    }
+
+    #[test]
+    fn clocks_of_an_agent_that_is_lost_are_not_compared() {
+        let target = agent(|request| (!matches!(request, Request::Clock)).then_some(Answer::Done));
+        let agent = Agent::connect(&target).unwrap();
+        assert!(agent.clocks().is_ok());
+        drop(agent.unexpected());
+        let again = agent.clocks();
+        assert!(matches!(again, Err(AgentError::Lost { .. })), "{again:?}");
+        assert!(agent.ask(&Request::Spread).is_err());
+    }
+
+    #[test]
+    fn an_agent_that_does_not_tell_the_time_is_not_used() {
+        let connected = Agent::connect(&agent(|_| Some(Answer::Done)));
+        assert!(
+            matches!(connected, Err(AgentError::Lost { .. })),
+            "{connected:?}"
+        );
+    }
+}
