@@ -110,21 +110,35 @@ impl Desk {
 
 /// Serves a connection on a thread of its own. Beyond the bound it is closed without a word.
 fn receive(desk: &Arc<Desk>, stream: TcpStream, peer: SocketAddr) -> Option<JoinHandle<()>> {
-    if desk.guests.fetch_add(1, Ordering::Relaxed) >= GUESTS_MAX {
-        desk.guests.fetch_sub(1, Ordering::Relaxed);
-        return None;
-    }
-    let desk = Arc::clone(desk);
+    let guest = Guest::at(desk)?;
     let serve = move || {
-        let event = match attend(&desk, stream, peer) {
+        let desk = &guest.0;
+        let event = match attend(desk, stream, peer) {
             Ok(end) => AgentEvent::Left(peer, end.to_string()),
             Err(why) => AgentEvent::Refused(peer, why),
         };
         let _ = desk.news.send(event);
-        desk.guests.fetch_sub(1, Ordering::Relaxed);
     };
     let thread = std::thread::Builder::new().name("lab".into());
     thread.spawn(serve).ok()
+}
+
+/// One of the connections; dropping it, also where its thread panics or is not to be had, makes
+/// room for another one.
+struct Guest(Arc<Desk>);
+
+impl Guest {
+    fn at(desk: &Arc<Desk>) -> Option<Self> {
+        let guest = Self(Arc::clone(desk));
+        let before = desk.guests.fetch_add(1, Ordering::Relaxed);
+        (before < GUESTS_MAX).then_some(guest)
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.0.guests.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Lets a lab in and serves it to its end, or tells why it is not let in.
@@ -212,3 +226,30 @@ const HELLO_PATIENCE: Duration = Duration::from_secs(5);
 const ACCEPT_PERIOD: Duration = Duration::from_millis(20);
 /// How long a session may take to end. What is left then dies with this process.
 const END_WAIT: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_makes_room_however_it_ends() {
+        let desk = Arc::new(Desk {
+            means: Means {
+                roster: Roster::load(None).unwrap(),
+                program: PathBuf::from("/none"),
+                peers: PathBuf::from("/none"),
+            },
+            token: None,
+            lab: Mutex::new(None),
+            guests: AtomicUsize::new(0),
+            news: mpsc::channel().0,
+        });
+        let guests: Vec<Guest> = (0..GUESTS_MAX).map(|_| Guest::at(&desk).unwrap()).collect();
+        assert!(Guest::at(&desk).is_none());
+        let panicked = std::thread::spawn(move || {
+            assert!(guests.is_empty(), "this thread is to panic");
+        });
+        assert!(panicked.join().is_err());
+        assert_eq!(desk.guests.load(Ordering::Relaxed), 0);
+    }
+}
