@@ -68,7 +68,7 @@ pub(super) fn search(
         let (cell, failure) = try_load(site, &tried, &mut stack, &place, observer);
         let has_died = cell.server.as_ref().is_some_and(|it| it.died.is_some());
         found.cells.push(cell);
-        if site.is_stopped() || has_died {
+        if site.is_stopped() || has_died || site.is_lost() {
             let last = failure.map_or_else(|| "it was interrupted".to_owned(), |it| it.reason);
             found.capacity.limit = Some(format!("the search did not end: {last}"));
             found.capacity.highest = search.highest();
@@ -172,6 +172,13 @@ fn failure(cell: &Cell) -> Option<Failure> {
             is_foreign: false,
         });
     }
+    if let Some(reason) = cell.ended_early.clone() {
+        return Some(Failure {
+            reason,
+            // Nothing was sent: that says nothing of the contestant.
+            is_foreign: cell.generator.threads == 0,
+        });
+    }
     let reason = broken_threshold(cell).or_else(|| missed_rate(cell))?;
     let limit = cell.contest.as_ref().and_then(|it| it.limit.as_deref());
     let is_invalid = cell.assessment.verdict() == Verdict::Invalid;
@@ -237,6 +244,23 @@ mod tests {
         );
         let late = failure(&cell(false, true, None)).unwrap();
         assert!(late.is_foreign && late.reason.ends_with("the generator was late"));
+    }
+
+    #[test]
+    fn what_was_not_measured_or_ended_early_did_not_pass() {
+        let mut cell = Cell {
+            ended_early: Some("the agent is lost".to_owned()),
+            ..Cell::default()
+        };
+        let missing = failure(&cell).expect("nothing was measured");
+        assert_eq!(missing.reason, "the agent is lost");
+        assert!(missing.is_foreign);
+        cell.generator.threads = 2;
+        assert!(
+            !failure(&cell)
+                .expect("it did not come to its end")
+                .is_foreign
+        );
     }
 
     #[test]

@@ -143,6 +143,11 @@ impl<'a> Site<'a> {
         ran.map_err(unreachable)?
     }
 
+    /// Whether the host of the contestants is there no more.
+    pub(super) fn is_lost(&self) -> bool {
+        self.host.lost().is_some()
+    }
+
     /// Whether somebody asked to stop.
     pub(super) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
