@@ -1,6 +1,7 @@
 //! What processes use while they are under load, read from outside at a fixed period.
 
 mod processors;
+mod record;
 
 use std::collections::VecDeque;
 use std::fs;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::processors::ProcessorTimes;
 use self::processors::ProcessorWatch;
+use self::record::Record;
 use crate::cgroup::{CpuGroup, Throttling};
 use crate::process::tree;
 use crate::scheduling;
@@ -272,8 +274,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Starts looking at the processes and their children every `period` (at least 10 ms). The
-    /// first look is taken before this returns, so that an idle process is on record.
+    /// Starts looking at the processes and their children every `period` (at least 10 ms), and
+    /// half as often whenever there are too many samples. The first look is taken before this returns, so that an idle process is on record.
     pub fn start(roots: &[i32], period: Duration) -> Self {
         Self::start_in(roots, None, period)
     }
@@ -290,7 +292,8 @@ impl Sampler {
         let newest = Newest::default();
         let told = newest.clone();
         let thread = std::thread::spawn(move || {
-            let mut samples: Vec<Sample> = first.into_iter().collect();
+            let mut record = Record::of(first, SAMPLES_MAX);
+            let mut period = period;
             let mut next = Instant::now() + period;
             let mut looks = 0_u64;
             loop {
@@ -306,14 +309,14 @@ impl Sampler {
                     told.note(sample);
                     processors.add_to(sample, last);
                 }
-                match sample {
-                    Some(sample) if samples.len() < SAMPLES_MAX => samples.push(sample),
-                    // Beyond the bound only the newest look is kept, for the final figures.
-                    Some(sample) => samples[SAMPLES_MAX - 1] = sample,
-                    None => return Series(samples),
+                let Some(sample) = sample else {
+                    return record.end();
+                };
+                if record.add(sample) {
+                    period *= 2;
                 }
                 if last {
-                    return Series(samples);
+                    return record.end();
                 }
                 // A late look does not bring the next one forward.
                 next = (next + period).max(Instant::now());
@@ -343,7 +346,7 @@ const NEWEST: Duration = Duration::from_secs(1);
 const PERIOD_MIN: Duration = Duration::from_millis(10);
 /// Every how many looks the rare part is read: it walks page tables and descriptor tables.
 const RARE_EVERY: u64 = 20;
-/// More than a day at one sample a second.
+/// Almost three hours at ten samples a second; of a day every tenth of them.
 const SAMPLES_MAX: usize = 100_000;
 
 /// Looks at the processes; `None` once all of them have ended.

@@ -1,6 +1,6 @@
 use super::*;
 
-fn sample(at: Instant, cpu_ns: u64) -> Sample {
+pub(super) fn sample(at: Instant, cpu_ns: u64) -> Sample {
     Sample {
         at,
         cpu_ns,
