@@ -59,6 +59,7 @@ impl LiveSampler {
 impl LiveSeries {
     /// What any of them does not tell is not told at all.
     fn ask(&mut self, pages: &[MetricsPage]) {
+        let is_full = self.0.len() >= ANSWERS_MAX;
         let mut sum = Told::default();
         for page in pages {
             let Ok(told) = page.ask() else { return };
@@ -66,8 +67,11 @@ impl LiveSeries {
             sum.sent += told.sent;
             sum.connected += told.connected;
         }
-        if self.0.len() < ANSWERS_MAX {
-            self.0.push((Instant::now(), sum));
+        let told = (Instant::now(), sum);
+        match self.0.last_mut().filter(|_| is_full) {
+            // The sum over all intervals is that of the newest.
+            Some(last) => *last = told,
+            None => self.0.push(told),
         }
     }
 
@@ -167,6 +171,15 @@ mod tests {
         assert_eq!(received, [500, 1000, 600]);
         assert_eq!(cell.intervals[1].server_sent, Some(4000));
         assert_eq!(cell.intervals[2].server_connected, Some(5));
+    }
+
+    #[test]
+    fn what_was_told_last_is_known_however_long_it_was_asked() {
+        let begun = Instant::now();
+        let mut series = LiveSeries(vec![(begun, Told::default()); ANSWERS_MAX]);
+        series.ask(&[]);
+        assert_eq!(series.0.len(), ANSWERS_MAX);
+        assert!(series.0.last().is_some_and(|(moment, _)| *moment > begun));
     }
 
     #[test]
