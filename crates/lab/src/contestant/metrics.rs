@@ -1,11 +1,13 @@
 //! What a server tells of itself while it runs, on a page in the text format of Prometheus.
 
+mod page;
+
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustls::pki_types::ServerName;
 use rustls::pki_types::pem::PemObject;
@@ -59,12 +61,10 @@ impl MetricsPage {
         })
     }
 
-    /// Asks for it; an answer takes [`ANSWER_TIMEOUT`] at most between two reads.
+    /// Asks for it; the whole answer takes [`ANSWER_TIMEOUT`] at most.
     pub(crate) fn ask(&self) -> io::Result<Told> {
-        let stream = TcpStream::connect_timeout(&self.address, ANSWER_TIMEOUT)?;
-        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-        let page = match &self.tls {
+        let stream = TimedStream::connect(self.address, Instant::now() + ANSWER_TIMEOUT)?;
+        let answer = match &self.tls {
             None => self.exchange(stream)?,
             Some(config) => {
                 let name = ServerName::from(self.address.ip());
@@ -72,21 +72,22 @@ impl MetricsPage {
                 self.exchange(StreamOwned::new(client.map_err(io::Error::other)?, stream))?
             }
         };
+        let page = page::body(&answer).map_err(io::Error::other)?;
         let told = self.metrics.read(&page);
         told.ok_or_else(|| io::Error::other("the page does not have the series"))
     }
 
-    fn exchange(&self, mut stream: impl Read + Write) -> io::Result<String> {
+    fn exchange(&self, mut stream: impl Read + Write) -> io::Result<Vec<u8>> {
         let (path, host) = (&self.metrics.path, self.address);
         let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes())?;
         stream.flush()?;
-        let mut page = Vec::new();
-        let read = stream.take(PAGE_BYTES_MAX).read_to_end(&mut page);
+        let mut answer = Vec::new();
+        let read = stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer);
         match read {
-            // An end of TLS that was not announced cuts nothing off that is looked for.
+            // What an end of TLS that was not announced has cut off is found out by the length.
             Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(error),
-            Ok(_) | Err(_) => Ok(String::from_utf8_lossy(&page).into_owned()),
+            Ok(_) | Err(_) => Ok(answer),
         }
     }
 }
@@ -133,10 +134,47 @@ fn trust(certificate: &Path) -> Result<Arc<ClientConfig>, String> {
     Ok(Arc::new(config.with_no_client_auth()))
 }
 
+/// A connection that is over at a moment, whatever comes.
+#[derive(Debug)]
+struct TimedStream {
+    stream: TcpStream,
+    deadline: Instant,
+}
+
+impl TimedStream {
+    fn connect(address: SocketAddr, deadline: Instant) -> io::Result<Self> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let stream = TcpStream::connect_timeout(&address, left)?;
+        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+        Ok(Self { stream, deadline })
+    }
+}
+
+impl Read for TimedStream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(into)
+    }
+}
+
+impl Write for TimedStream {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        self.stream.write(from)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
 /// A page that takes longer is asked for again a second later.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Those of servers with hundreds of series have some 100 KiB.
-const PAGE_BYTES_MAX: u64 = 1 << 20;
+const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -188,5 +226,27 @@ mod tests {
             "{request}"
         );
         assert!(page.ask().is_err(), "nobody listens");
+    }
+
+    #[test]
+    fn a_page_that_comes_drop_by_drop_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            // Each byte comes long before the next read gives up.
+            while stream.write_all(b"#").is_ok() {
+                std::thread::sleep(ANSWER_TIMEOUT / 20);
+            }
+        });
+        let page = MetricsPage::new(&metrics(), address, None).unwrap();
+        let begun = Instant::now();
+        assert!(page.ask().is_err());
+        assert!(
+            begun.elapsed() < ANSWER_TIMEOUT * 10,
+            "{:?}",
+            begun.elapsed()
+        );
+        server.join().unwrap();
     }
 }
