@@ -146,6 +146,11 @@ impl<'a> Session<'a> {
     }
 
     fn prepare(&mut self, asked: &Preparation) -> Result<Answer, String> {
+        if asked.replies > REPLIES_MAX {
+            return Err(format!(
+                "there are at most {REPLIES_MAX} replies to a message"
+            ));
+        }
         let limit = |asked: Option<f64>| {
             let text = asked.map(|processors| processors.to_string());
             text.map_or(Ok(None), |text| CpuLimits::parse(&text))
@@ -335,6 +340,8 @@ fn cell(in_trouble: bool) -> Cell {
     }
 }
 
+/// As in a scenario.
+const REPLIES_MAX: u32 = u16::MAX as u32;
 const NOTHING_RUNS: &str = "no contestant runs";
 
 #[cfg(test)]
@@ -369,7 +376,15 @@ mod tests {
             });
             serde_json::to_string(&lineup).unwrap()
         };
+        let preparation = Request::Prepare(Preparation {
+            servers: Vec::new(),
+            proxies: Vec::new(),
+            replies: 65_536,
+            server_cpu_limit: None,
+            proxy_cpu_limit: None,
+        });
         for request in [
+            serde_json::to_string(&preparation).unwrap(),
             lineup("moonwire", 65),
             lineup("../../bin/sh", 1),
             "{\"request\":\"stop\"}".to_owned(),
@@ -384,8 +399,13 @@ mod tests {
         assert!(!folder.exists());
         drop(wire);
         let answers: Vec<String> = BufReader::new(lab).lines().map_while(Result::ok).collect();
-        assert_eq!(answers.len(), 3, "{answers:?}");
-        let expected = ["from 1 to 64 backends", "there is no server", NOTHING_RUNS];
+        assert_eq!(answers.len(), 4, "{answers:?}");
+        let expected = [
+            "at most 65535 replies",
+            "from 1 to 64 backends",
+            "there is no server",
+            NOTHING_RUNS,
+        ];
         for (answer, part) in answers.iter().zip(expected) {
             assert!(
                 answer.contains("failed") && answer.contains(part),
