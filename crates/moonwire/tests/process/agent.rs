@@ -5,12 +5,13 @@ mod hosts;
 
 use std::fs;
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
+use tempfile::TempDir;
 
 use self::hosts::Hosts;
 use crate::harness::{PATIENCE, Running, Server, moonwire, root, run, signal};
@@ -50,6 +51,15 @@ fn long(lab: Command, folder: &Path, agent: &str) -> Command {
     lab
 }
 
+/// An agent on one of two hosts, and the file with its token; `None` where there can be none.
+fn two_hosts() -> Option<(Hosts, TempDir, PathBuf, Server)> {
+    let hosts = Hosts::join()?;
+    let folder = tempfile::tempdir().unwrap();
+    let token = hosts::token_file(folder.path(), TOKEN);
+    let agent = hosts.agent(folder.path(), &token);
+    Some((hosts, folder, token, agent))
+}
+
 fn here() -> Command {
     let mut lab = moonwire();
     lab.arg("lab");
@@ -63,12 +73,9 @@ fn run_file(folder: &Path) -> Value {
 
 #[test]
 fn one_way_latencies_between_two_hosts_have_an_error_bound() {
-    let Some(hosts) = Hosts::join() else {
+    let Some((hosts, folder, token, agent)) = two_hosts() else {
         return;
     };
-    let folder = tempfile::tempdir().unwrap();
-    let token = hosts::token_file(folder.path(), TOKEN);
-    let agent = hosts.agent(folder.path(), &token);
     let mut lab = short(hosts.lab(), folder.path(), &agent.url);
     // A machine that is busy with other tests delays each exchange of times.
     lab.args(["--one-way-bound", "100ms"]);
@@ -124,12 +131,9 @@ fn one_way_latencies_between_two_hosts_have_an_error_bound() {
 
 #[test]
 fn clocks_that_are_known_too_badly_give_no_one_way_latency() {
-    let Some(hosts) = Hosts::join() else {
+    let Some((hosts, folder, _, agent)) = two_hosts() else {
         return;
     };
-    let folder = tempfile::tempdir().unwrap();
-    let token = hosts::token_file(folder.path(), TOKEN);
-    let agent = hosts.agent(folder.path(), &token);
     let mut lab = short(hosts.lab(), folder.path(), &agent.url);
     lab.args(["--one-way-bound", "1us", "--tls", "on"]);
     let outcome = run(lab.env("MOONWIRE_AGENT_TOKEN", TOKEN));
@@ -155,12 +159,9 @@ fn clocks_that_are_known_too_badly_give_no_one_way_latency() {
 
 #[test]
 fn a_lab_that_is_killed_leaves_nobody_at_its_agent() {
-    let Some(hosts) = Hosts::join() else {
+    let Some((hosts, folder, _, agent)) = two_hosts() else {
         return;
     };
-    let folder = tempfile::tempdir().unwrap();
-    let token = hosts::token_file(folder.path(), TOKEN);
-    let agent = hosts.agent(folder.path(), &token);
     let start = || {
         let mut lab = long(hosts.lab(), folder.path(), &agent.url);
         lab.env("MOONWIRE_AGENT_TOKEN", TOKEN);
