@@ -347,10 +347,7 @@ fn describe(
 ) -> Environment {
     let mut environment = environment::describe(spec.command_line.clone(), spec.seed);
     environment.versions.extend(versions);
-    let all = spec.contestants.iter().chain(&spec.clients);
-    let files = all.chain([&spec.backend]).filter(|it| it.has_process());
-    let sums = files.map(|it| (it.name(), it.sha256().to_owned()));
-    environment.contestant_files = sums.collect();
+    environment.contestant_files = host.contestant_files(spec);
     if let Ok(sysctls) = path.link.in_server(environment::sysctls) {
         environment.sysctls = sysctls;
     }

@@ -161,7 +161,7 @@ impl<'a> Session<'a> {
             client: None,
         })?);
         self.around.replies = asked.replies;
-        let mut versions = BTreeMap::new();
+        let (mut versions, mut contestant_files) = (BTreeMap::new(), BTreeMap::new());
         let of_kind = |kind, names: &[String]| -> Result<Vec<_>, String> {
             let named = names.iter();
             named
@@ -173,6 +173,7 @@ impl<'a> Session<'a> {
         for contestant in servers.iter().chain(&proxies) {
             if contestant.has_process() {
                 versions.insert(contestant.name(), contestant.version(&self.around)?);
+                contestant_files.insert(contestant.name(), contestant.sha256().to_owned());
             }
         }
         let Surroundings {
@@ -186,6 +187,7 @@ impl<'a> Session<'a> {
         Ok(Answer::Prepared(Box::new(Prepared {
             environment: environment::describe(Vec::new(), 0),
             versions,
+            contestant_files,
             certificate: text.map_err(|error| format!("no certificate: {error}"))?,
             descriptors_max: getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX),
         })))

@@ -162,6 +162,8 @@ pub(crate) struct Prepared {
     pub(crate) environment: Environment,
     /// Of those that take part, by their names.
     pub(crate) versions: BTreeMap<String, String>,
+    /// The sums over their files there, by their names.
+    pub(crate) contestant_files: BTreeMap<String, String>,
     /// That of all contestants, in PEM. Its key stays there.
     pub(crate) certificate: String,
     /// The most descriptors that a process may have.

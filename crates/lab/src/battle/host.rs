@@ -111,6 +111,16 @@ impl Host {
         Ok(versions)
     }
 
+    /// The sums over the files of those that take part, each where it is started.
+    pub(super) fn contestant_files(&self, spec: &BattleSpec) -> BTreeMap<String, String> {
+        let mut files = match self {
+            Self::Here => sums(spec.contestants.iter().chain([&spec.backend])),
+            Self::There(there) => there.prepared.contestant_files.clone(),
+        };
+        files.extend(sums(spec.clients.iter()));
+        files
+    }
+
     /// Puts the certificate that clients trust where they look for it; the error is a sentence.
     pub(super) fn put_certificate(
         &self,
@@ -182,6 +192,13 @@ impl Host {
             environment.servers = Some(Box::new(there.prepared.environment.clone()));
         }
     }
+}
+
+fn sums<'a>(contestants: impl Iterator<Item = &'a Contestant>) -> BTreeMap<String, String> {
+    let with_process = contestants.filter(|contestant| contestant.has_process());
+    with_process
+        .map(|contestant| (contestant.name(), contestant.sha256().to_owned()))
+        .collect()
 }
 
 fn versions<'a>(

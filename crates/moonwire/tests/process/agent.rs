@@ -239,6 +239,48 @@ fn servers_behind_a_proxy_come_back_at_an_agent_when_they_are_killed() {
 }
 
 #[test]
+fn the_files_of_contestants_are_those_of_the_agent() {
+    let folder = tempfile::tempdir().unwrap();
+    // Both know a server of this name, and one has another comment in its file.
+    let copy = |place: &str, comment: &str| {
+        let place = folder.path().join(place);
+        fs::create_dir_all(place.join("mine")).unwrap();
+        for entry in fs::read_dir(root().join("lab/contestants/moonwire")).unwrap() {
+            let file = entry.unwrap();
+            fs::copy(file.path(), place.join("mine").join(file.file_name())).unwrap();
+        }
+        let file = place.join("mine/contestant.toml");
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(file, text + comment).unwrap();
+        place
+    };
+    let (here_folder, there_folder) = (copy("here", "# one\n"), copy("there", "# other\n"));
+    let mut command = moonwire();
+    command.args(["lab", "agent", "--listen", "127.0.0.1:0"]);
+    command.arg("--contestant-folder").arg(&there_folder);
+    let agent = Server::start(command.env("TMPDIR", folder.path()));
+    let sum = |lab: &mut Command, own: &Path| {
+        lab.args(["--contestants", "mine", "--contestant-folder"]);
+        let outcome = run(lab.arg(own));
+        assert!(matches!(outcome.code, Some(0 | INVALID)), "{outcome:?}");
+        fs::remove_dir_all(folder.path().join("out")).unwrap();
+        let files = &run_file(folder.path())["environment"]["contestant_files"];
+        files["mine"].as_str().unwrap().to_owned()
+    };
+    let mut remote = latency(here(), folder.path(), &agent.url, "2");
+    let remote = sum(&mut remote, &here_folder);
+    let local = |own: &Path| {
+        let mut lab = here();
+        lab.args(["latency", "--connections", "1", "--batches", "1"]);
+        lab.args(["--rounds", "1", "--ceiling", "0s", "--tls", "off", "--out"]);
+        lab.arg(folder.path().join("out")).arg("--json");
+        sum(lab.arg(folder.path().join("run.json")), own)
+    };
+    assert_eq!(remote, local(&there_folder));
+    assert_ne!(remote, local(&here_folder));
+}
+
+#[test]
 fn what_an_agent_does_not_do_is_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let wrong = |command: &mut Command, part: &str| {
