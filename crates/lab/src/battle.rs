@@ -247,7 +247,10 @@ pub fn battle(
         let lost = note_lost(&mut run, &host);
         // After each, so that a machine that goes down leaves what was measured.
         folder.write_run(&run)?;
-        lost.map_or(Ok(()), Err)?;
+        if let Some(lost) = lost {
+            finish(&folder, &mut run, None)?;
+            return Err(lost);
+        }
     }
     let interrupted = stop.load(Ordering::Relaxed);
     finish(&folder, &mut run, interrupted.then_some(planned))?;

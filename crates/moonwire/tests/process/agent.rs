@@ -209,6 +209,11 @@ fn an_agent_that_is_killed_takes_its_servers_with_it() {
     await_that("the server ended", || {
         hosts::left_in(folder.path()).is_empty()
     });
+    // What was measured until then can be read all the same.
+    for report in ["summary.txt", "report.md", "index.html"] {
+        let report = folder.path().join("out").join(report);
+        assert!(report.exists(), "{}", report.display());
+    }
 }
 
 #[test]
