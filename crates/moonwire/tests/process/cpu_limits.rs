@@ -173,6 +173,57 @@ fn payload_doubling_has_limits_too() {
     assert!(generator["throttled_ms"].as_f64() > Some(0.0), "{cell}");
 }
 
+/// A client that says which group it is in, wants a processor for itself for a while, and prints
+/// figures of its own.
+const BUSY_CLIENT: &str = r#"
+kind = "client"
+description = "busy"
+version = ["sh", "-c", "echo 1"]
+
+[plain]
+start = ["sh", "-c", '''
+cat /proc/self/cgroup > cgroups
+i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done
+printf '\173"sent":8,"received":8,"latency_from":"sent","latency_us":'
+printf '\173"p50":1,"p90":1,"p99":1,"max":1,"mean":1\175\175\n'
+''']
+
+[tls]
+start = ["false"]
+"#;
+
+#[test]
+fn a_generator_of_others_is_held_to_the_limit_of_the_client() {
+    let folder = tempfile::tempdir().unwrap();
+    let client = folder.path().join("contestants/busy");
+    fs::create_dir_all(&client).unwrap();
+    let cgroups = client.join("cgroups");
+    let description = BUSY_CLIENT.replace("> cgroups", &format!("> {}", cgroups.display()));
+    fs::write(client.join("contestant.toml"), description).unwrap();
+    let mut lab = moonwire();
+    lab.args(["lab", "--contestant-folder"]);
+    lab.arg(folder.path().join("contestants"));
+    lab.args(["latency", "--contestants", "moonwire", "--tls", "off"]);
+    lab.args(["--connections", "4", "--batches", "2", "--wait", "200ms"]);
+    lab.args(["--stagger", "200ms"]);
+    lab.args(["--rounds", "1", "--ceiling", "0s", "--cross-check", "busy"]);
+    lab.args(["--client-cpu-limit", "0.2"]);
+    lab.arg("--out").arg(folder.path().join("out"));
+    let outcome = run(lab.arg("--json").arg(folder.path().join("run.json")));
+    let Some(cell) = cell(folder.path(), &outcome) else {
+        return;
+    };
+    let check = &cell["cross_checks"][0];
+    assert_eq!(check["client"], "busy", "{outcome:?}");
+    assert_eq!(check["failure"], Value::Null, "{check}");
+    assert_eq!(check["received"], 8, "{check}");
+    assert!(check["throttled_ms"].as_f64() > Some(10.0), "{check}");
+    assert_eq!(cell["generator"]["cpu_limit"], 0.2, "{cell}");
+    let groups = fs::read_to_string(cgroups).unwrap();
+    let own = |line: &str| line.contains("/moonwire.") && line.ends_with(".client");
+    assert!(groups.lines().any(own), "{groups}");
+}
+
 /// Control groups named after a process, wherever they are.
 fn groups_of(pid: u32) -> Vec<PathBuf> {
     let name = format!("moonwire.{pid}.");

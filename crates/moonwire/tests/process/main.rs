@@ -17,6 +17,7 @@ mod hostile_server;
 mod installation;
 mod lab;
 mod lapps;
+mod live_counters;
 mod load_options;
 mod no_effect;
 mod results;
