@@ -187,7 +187,8 @@ impl From<BenchError> for BattleError {
 
 /// Runs every cell, and writes the results after each of them.
 ///
-/// `stop` ends it early: the cell in progress is closed and kept, the rest is left out.
+/// `stop` ends it early: the cell in progress is closed and kept, the rest is left out. It is set
+/// where an agent is lost.
 pub fn battle(
     spec: &BattleSpec,
     stop: &Arc<AtomicBool>,

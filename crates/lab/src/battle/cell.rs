@@ -190,6 +190,10 @@ impl<'a> Site<'a> {
             phases.note(progress.phase, Instant::now());
             shares.note(progress.phase);
             watch.note(progress.phase);
+            if self.is_lost() {
+                // Nobody is there to answer it, and connections to a host that is cut off stay.
+                self.stop.store(true, Ordering::Relaxed);
+            }
             let usage = told.iter().filter_map(Told::usage);
             observer(progress, &usage.collect::<Vec<_>>());
         };

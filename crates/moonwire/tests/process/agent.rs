@@ -196,6 +196,31 @@ fn a_lab_that_is_killed_leaves_nobody_at_its_agent() {
     assert_eq!(partial["cells"][0]["verdict"], "INVALID", "{partial}");
 }
 
+/// No end of a connection tells either of them.
+#[test]
+fn a_lab_and_its_agent_that_are_parted_both_end_what_they_do() {
+    let Some((hosts, folder, _, agent)) = two_hosts() else {
+        return;
+    };
+    let mut lab = long(hosts.lab(), folder.path(), &agent.url);
+    let lab = Running::start(lab.env("MOONWIRE_AGENT_TOKEN", TOKEN));
+    // That to the agent, and those of the load; the state of one that is up is 1.
+    let sockets = format!("/proc/{}/net/tcp", lab.id());
+    await_that("the load is connected", || {
+        let table = fs::read_to_string(&sockets).unwrap_or_default();
+        table.matches(" 01 ").count() == 1 + 4
+    });
+    hosts.part();
+    agent.await_line("this lab is gone: nothing came for 10s");
+    await_that("the server ended", || {
+        hosts::left_in(folder.path()).is_empty()
+    });
+    // The load would go on for minutes.
+    let outcome = lab.finish();
+    assert_eq!(outcome.code, Some(BAD_CONFIGURATION), "{outcome:?}");
+    assert!(outcome.stderr.contains("is lost: "), "{outcome:?}");
+}
+
 #[test]
 fn an_agent_that_is_killed_takes_its_servers_with_it() {
     let folder = tempfile::tempdir().unwrap();

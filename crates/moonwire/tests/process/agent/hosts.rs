@@ -46,6 +46,15 @@ impl Hosts {
         Some(hosts)
     }
 
+    /// Nothing that either of them sends arrives any more.
+    pub(super) fn part(&self) {
+        for (from, to) in [(&self.lab, AGENT), (&self.agent, LAB)] {
+            assert!(is_done(&format!(
+                "ip -n {from} route add blackhole {to}/32"
+            )));
+        }
+    }
+
     pub(super) fn agent_address(&self) -> &'static str {
         AGENT
     }
