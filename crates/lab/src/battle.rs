@@ -245,13 +245,7 @@ pub fn battle(
         run.environment.elapsed_s = started.elapsed().as_secs_f64();
         note_progress(&mut run, index + 1, planned);
         run.content = Content::Bench(cells.clone());
-        let lost = note_lost(&mut run, &host);
-        // After each, so that a machine that goes down leaves what was measured.
-        folder.write_run(&run)?;
-        if let Some(lost) = lost {
-            finish(&folder, &mut run, None)?;
-            return Err(lost);
-        }
+        keep(&folder, &mut run, &host)?;
     }
     let interrupted = stop.load(Ordering::Relaxed);
     finish(&folder, &mut run, interrupted.then_some(planned))?;
@@ -260,6 +254,16 @@ pub fn battle(
         folder: folder.path().to_owned(),
         interrupted,
     })
+}
+
+/// Writes what there is, so that a machine that goes down leaves what was measured. A lost agent is
+/// the end.
+fn keep(folder: &ResultFolder, run: &mut Run, host: &Host) -> Result<(), BattleError> {
+    let lost = note_lost(run, host);
+    folder.write_run(run)?;
+    let Some(lost) = lost else { return Ok(()) };
+    finish(folder, run, None)?;
+    Err(lost)
 }
 
 /// Draws what there is. `interrupted` is how many cells there should have been.

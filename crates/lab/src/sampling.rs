@@ -274,8 +274,9 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Starts looking at the processes and their children every `period` (at least 10 ms), and
-    /// half as often whenever there are too many samples. The first look is taken before this returns, so that an idle process is on record.
+    /// Starts looking at the processes and their children every `period` (at least 10 ms), and half
+    /// as often whenever there are too many samples. The first look is taken before this returns,
+    /// so that an idle process is on record.
     pub fn start(roots: &[i32], period: Duration) -> Self {
         Self::start_in(roots, None, period)
     }

@@ -334,11 +334,12 @@ mod tests {
                     arrived,
                     left: Reading::now(),
                 };
-                let answer = match request {
-                    Request::Hello { .. } => Answer::Welcome {
+                let answer = if matches!(request, Request::Hello { .. }) {
+                    Answer::Welcome {
                         address: Ipv4Addr::LOCALHOST.into(),
-                    },
-                    request => answer(&request).unwrap_or_else(time),
+                    }
+                } else {
+                    answer(&request).unwrap_or_else(time)
                 };
                 if wire.send(&answer).is_err() {
                     break;
