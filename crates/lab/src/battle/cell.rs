@@ -26,6 +26,7 @@ use crate::bench::merge::{self, Phases};
 use crate::bench::plan::{Cores, core_list};
 use crate::cgroup::CpuGroup;
 use crate::contestant::{Contestant, Kind, RunningStack, StackSpec, StoppedStack, Surroundings};
+use crate::link::LinkStats;
 use crate::live::LiveSampler;
 use crate::rations::{Rations, Watch};
 use crate::sampling::{Series, Usage};
@@ -229,11 +230,16 @@ impl<'a> Site<'a> {
         if let Some(contest) = &mut cell.contest {
             contest.distribution = shares.end();
         }
+        self.add_link(&mut cell, carried.as_ref());
+        cell
+    }
+
+    /// What the link carried and cost, if there is one.
+    fn add_link(&self, cell: &mut Cell, carried: Option<&LinkStats>) {
         if !self.spec.scenario.link.is_plain() {
             let Path { link, idle } = self.path;
-            merge::add_link(&mut cell, link, idle.as_ref(), carried.as_ref());
+            merge::add_link(cell, link, idle.as_ref(), carried);
         }
-        cell
     }
 
     /// The load as it is sent to what runs; the error is a sentence.
