@@ -7,10 +7,12 @@ use std::net::{IpAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use moonwire_report::{BackendShare, Counted, Environment};
+use rustix::net::sockopt;
 use rustix::time::{ClockId, clock_gettime};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::SILENCE_MAX;
 use super::token::Token;
 use crate::sampling::{Sample, Usage};
 
@@ -258,6 +260,7 @@ impl Wire {
         // A time that waits for company to be sent is late.
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
+        end_when_cut_off(&stream)?;
         Ok(Self {
             stream: BufReader::new(stream),
         })
@@ -313,10 +316,25 @@ impl Wire {
     }
 }
 
-fn is_passing(error: &io::Error) -> bool {
-    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
+/// Some answers take minutes, and a host that is cut off says nothing of that. Probes ask while all
+/// is acknowledged (RFC 9293, 3.8.4), the user timeout counts while something is not (RFC 5482).
+fn end_when_cut_off(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, PROBE_INTERVAL)?;
+    sockopt::set_tcp_keepintvl(stream, PROBE_INTERVAL)?;
+    sockopt::set_tcp_user_timeout(stream, SILENCE_MAX.as_millis() as u32)?;
+    Ok(())
 }
+
+/// Whether it is only the time of waiting that is over; `TimedOut` is what a connection ends with
+/// that was cut off.
+fn is_passing(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, WouldBlock};
+    matches!(error.kind(), Interrupted | WouldBlock)
+}
+
+/// How often a host that says nothing is asked whether it is there.
+const PROBE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Who does not read for so long is not there.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);

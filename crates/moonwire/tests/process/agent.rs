@@ -51,12 +51,26 @@ fn long(lab: Command, folder: &Path, agent: &str) -> Command {
     lab
 }
 
+/// A folder with a contestant `mine`, which is moonwire with a changed file.
+fn contestant(folder: &Path, place: &str, change: impl Fn(String) -> String) -> PathBuf {
+    let place = folder.join(place);
+    fs::create_dir_all(place.join("mine")).unwrap();
+    for entry in fs::read_dir(root().join("lab/contestants/moonwire")).unwrap() {
+        let file = entry.unwrap();
+        fs::copy(file.path(), place.join("mine").join(file.file_name())).unwrap();
+    }
+    let file = place.join("mine/contestant.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(file, change(text)).unwrap();
+    place
+}
+
 /// An agent on one of two hosts, and the file with its token; `None` where there can be none.
 fn two_hosts() -> Option<(Hosts, TempDir, PathBuf, Server)> {
     let hosts = Hosts::join()?;
     let folder = tempfile::tempdir().unwrap();
     let token = hosts::token_file(folder.path(), TOKEN);
-    let agent = hosts.agent(folder.path(), &token);
+    let agent = hosts.agent(folder.path(), &token, None);
     Some((hosts, folder, token, agent))
 }
 
@@ -221,6 +235,29 @@ fn a_lab_and_its_agent_that_are_parted_both_end_what_they_do() {
     assert!(outcome.stderr.contains("is lost: "), "{outcome:?}");
 }
 
+/// An answer that takes minutes is awaited, but not from a host that is cut off meanwhile.
+#[test]
+fn a_lab_that_is_parted_from_an_agent_at_work_does_not_wait_for_its_answer() {
+    let Some(hosts) = Hosts::join() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let never_ready = |text: String| text.replace("\"listening on\"", "\"never said\"");
+    let own = contestant(folder.path(), "own", never_ready);
+    let token = hosts::token_file(folder.path(), TOKEN);
+    let agent = hosts.agent(folder.path(), &token, Some(&own));
+    let mut lab = latency(hosts.lab(), folder.path(), &agent.url, "10");
+    lab.args(["--contestants", "mine", "--contestant-folder"]);
+    let lab = Running::start(lab.arg(&own).env("MOONWIRE_AGENT_TOKEN", TOKEN));
+    await_that("the server starts", || {
+        !hosts::left_in(folder.path()).is_empty()
+    });
+    hosts.part();
+    let outcome = lab.finish();
+    assert_eq!(outcome.code, Some(BAD_CONFIGURATION), "{outcome:?}");
+    assert!(outcome.stderr.contains("is lost: "), "{outcome:?}");
+}
+
 #[test]
 fn an_agent_that_is_killed_takes_its_servers_with_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -272,19 +309,10 @@ fn servers_behind_a_proxy_come_back_at_an_agent_when_they_are_killed() {
 fn the_files_of_contestants_are_those_of_the_agent() {
     let folder = tempfile::tempdir().unwrap();
     // Both know a server of this name, and one has another comment in its file.
-    let copy = |place: &str, comment: &str| {
-        let place = folder.path().join(place);
-        fs::create_dir_all(place.join("mine")).unwrap();
-        for entry in fs::read_dir(root().join("lab/contestants/moonwire")).unwrap() {
-            let file = entry.unwrap();
-            fs::copy(file.path(), place.join("mine").join(file.file_name())).unwrap();
-        }
-        let file = place.join("mine/contestant.toml");
-        let text = fs::read_to_string(&file).unwrap();
-        fs::write(file, text + comment).unwrap();
-        place
-    };
-    let (here_folder, there_folder) = (copy("here", "# one\n"), copy("there", "# other\n"));
+    let [here_folder, there_folder] = ["here", "there"].map(|place| {
+        let change = |text: String| format!("{text}# {place}\n");
+        contestant(folder.path(), place, change)
+    });
     let mut command = moonwire();
     command.args(["lab", "agent", "--listen", "127.0.0.1:0"]);
     command.arg("--contestant-folder").arg(&there_folder);

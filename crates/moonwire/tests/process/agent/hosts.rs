@@ -59,8 +59,9 @@ impl Hosts {
         AGENT
     }
 
-    /// An agent whose files go into this folder, with a monotonic clock of its own.
-    pub(super) fn agent(&self, folder: &Path, token: &Path) -> Server {
+    /// An agent whose files go into this folder, with a monotonic clock of its own; it knows the
+    /// contestants of `own`, too.
+    pub(super) fn agent(&self, folder: &Path, token: &Path, own: Option<&Path>) -> Server {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.agent]);
         if self.has_time {
@@ -69,6 +70,9 @@ impl Hosts {
         command.arg(env!("CARGO_BIN_EXE_moonwire"));
         command.args(["lab", "agent", "--listen", &format!("{AGENT}:0")]);
         command.arg("--token-file").arg(token);
+        if let Some(own) = own {
+            command.arg("--contestant-folder").arg(own);
+        }
         command.env("TMPDIR", folder).current_dir(root());
         Server::start(command.stdin(Stdio::null()))
     }
