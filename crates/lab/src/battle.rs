@@ -37,7 +37,7 @@ use crate::agent::{AgentError, AgentTarget};
 use crate::bench::BenchError;
 use crate::bench::folder::ResultFolder;
 use crate::bench::plan::Cores;
-use crate::contestant::{Contestant, Surroundings};
+use crate::contestant::{Contestant, Kind, Surroundings};
 use crate::environment;
 use crate::link::LinkError;
 use crate::rations::Rations;
@@ -361,16 +361,20 @@ fn describe(
     }
     host.describe(&mut environment);
     let scenario = &spec.scenario;
-    let backend = format!(
-        "{} of {} with {} workers each",
-        scenario.backends,
-        spec.backend.name(),
-        scenario.backend_workers
-    );
+    let mut contestants = spec.contestants.iter();
+    let backends = match contestants.any(|it| it.kind() == Kind::Proxy) {
+        true => format!(
+            "{} of {} with {} workers each",
+            scenario.backends,
+            spec.backend.name(),
+            scenario.backend_workers
+        ),
+        false => "none, because no proxy takes part".to_owned(),
+    };
     let notes = [
         ("scenario", scenario.description.clone()),
         ("placement", host.placement(cores)),
-        ("backends", backend),
+        ("backends", backends),
         ("tls", TLS_POLICY.to_owned()),
         ("link", host.link(path)),
     ];
