@@ -44,7 +44,7 @@
   };
   const number = (value) => (value == null ? "–" : value.toLocaleString("en-US"));
   const percent = (value) => (value == null ? "–" : `${+value.toPrecision(3)} %`);
-  const second = (value) => (value == null ? "–" : `${+value.toFixed(1)} s`);
+  const second = (value) => (value == null ? "–" : `${+value.toFixed(2)} s`);
 
   const axis = (format, more) => ({
     stroke: () => css("--faint"),
