@@ -126,6 +126,18 @@ pub struct Recovery {
 }
 
 impl Cell {
+    /// Makes it last so many seconds, each as it is said.
+    #[cfg(test)]
+    pub(crate) fn fill_seconds(&mut self, seconds: usize, second: impl Fn(usize) -> Interval) {
+        self.rate.duration_s = seconds as f64;
+        let interval = |at| Interval {
+            start_s: at as f64,
+            length_s: 1.0,
+            ..second(at)
+        };
+        self.intervals = (0..seconds).map(interval).collect();
+    }
+
     /// The samples of a latency in blocks of time, or as one where there are none: then also of a
     /// rate that changes, because its blocks differ by what was asked for.
     pub(crate) fn blocks_of(&self, latency: Latency) -> Option<Vec<TimeBlock>> {

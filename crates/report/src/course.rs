@@ -204,17 +204,13 @@ mod tests {
         cells.push(cells[0].clone());
         for (index, cell) in cells.iter_mut().enumerate() {
             cell.contest.as_mut().unwrap().tls = index == 1;
-            cell.rate.duration_s = seconds as f64;
-            let second = |index: usize| Interval {
-                start_s: index as f64,
-                length_s: 1.0,
+            cell.fill_seconds(seconds, |_| Interval {
                 received: 1000,
                 connected: 100,
                 server_cpu: Some(0.5),
                 server_rss_bytes: Some(30 << 20),
                 ..Interval::default()
-            };
-            cell.intervals = (0..seconds).map(second).collect();
+            });
         }
         run.content = Content::Bench(cells);
         run

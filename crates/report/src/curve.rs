@@ -236,9 +236,8 @@ mod tests {
     use super::*;
 
     fn cell(seconds: usize) -> Cell {
-        let second = |at: usize| Interval {
-            start_s: at as f64,
-            length_s: 1.0,
+        let mut cell = Cell::default();
+        cell.fill_seconds(seconds, |_| Interval {
             connected: 100,
             response: Some(IntervalLatency {
                 p50_us: 1000.0,
@@ -246,12 +245,7 @@ mod tests {
                 ..IntervalLatency::default()
             }),
             ..Interval::default()
-        };
-        let mut cell = Cell {
-            intervals: (0..seconds).map(second).collect(),
-            ..Cell::default()
-        };
-        cell.rate.duration_s = seconds as f64;
+        });
         cell
     }
 

@@ -213,15 +213,14 @@ mod tests {
     use super::*;
     use crate::histogram::Histogram;
 
-    fn cell(seconds: u64) -> Cell {
-        let second = |at: u64| {
+    fn cell(seconds: usize) -> Cell {
+        let mut cell = Cell::default();
+        cell.fill_seconds(seconds, |at| {
             let mut histogram = Histogram::new();
             for us in 1..500 {
-                histogram.record((1000 + us * (1 + at % 5)) * 1000);
+                histogram.record((1000 + us * (1 + at as u64 % 5)) * 1000);
             }
             Interval {
-                start_s: at as f64,
-                length_s: 1.0,
                 sent: 500,
                 received: 500,
                 response_buckets: LatencyBuckets::of(&histogram),
@@ -230,12 +229,7 @@ mod tests {
                 gc_pause_max_ms: Some(0.0),
                 ..Interval::default()
             }
-        };
-        let mut cell = Cell {
-            intervals: (0..seconds).map(second).collect(),
-            ..Cell::default()
-        };
-        cell.rate.duration_s = seconds as f64;
+        });
         cell
     }
 

@@ -169,20 +169,16 @@ mod tests {
                 let price = if is_secure { 1.5 } else { 1.0 };
                 let round = cell.contest.as_ref().map_or(0, |contest| contest.round);
                 cell.contest.as_mut().unwrap().tls = is_secure;
-                cell.rate.duration_s = seconds as f64;
                 cell.rate.received_per_s = (1000.0 + round as f64) / price;
                 cell.server = Some(Server {
                     cpu_ns_per_message: Some((10_000.0 + round as f64) * price),
                     ..Server::default()
                 });
-                let second = |index: usize| Interval {
-                    start_s: index as f64,
-                    length_s: 1.0,
+                cell.fill_seconds(seconds, |index| Interval {
                     received: ((1000 + index % 7) as f64 / price) as u64,
                     server_cpu: Some(0.5),
                     ..Interval::default()
-                };
-                cell.intervals = (0..seconds).map(second).collect();
+                });
                 cells.push(cell);
             }
         }
