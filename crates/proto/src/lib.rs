@@ -43,7 +43,7 @@ pub use error::{ProtocolError, SendError};
 pub use handshake::{
     Acceptance, BuildError, ClientKey, Headers, Request, RequestError, RequestReader, Response,
     ResponseError, ResponseReader, UpgradeRequest, WebSocketVersion, accept_key, accept_response,
-    refusal,
+    is_token, refusal,
 };
 pub use limits::Limits;
 pub use opcode::Opcode;

@@ -1,9 +1,8 @@
 //! What `onHandshake` returns, checked before anybody acts on it.
 
 use mlua::{LuaString, Value};
-use moonwire_proto::Request;
+use moonwire_proto::{Request, is_token};
 
-use super::cookies::is_token;
 use crate::error::lua_type;
 
 /// What becomes of a request.

@@ -1,5 +1,7 @@
 //! The cookies of a request (RFC 6265, 4.2.1).
 
+use moonwire_proto::is_token;
+
 /// Names and values of a `Cookie` field, in its order. What is no pair of them is left out: a
 /// client may send what other servers have set.
 pub(super) fn cookies(field: &str) -> impl Iterator<Item = (&str, &str)> {
@@ -12,12 +14,6 @@ pub(super) fn cookies(field: &str) -> impl Iterator<Item = (&str, &str)> {
         let is_cookie = is_token(name) && value.bytes().all(is_cookie_octet);
         is_cookie.then_some((name, value))
     })
-}
-
-/// RFC 9110, 5.6.2.
-pub(super) fn is_token(name: &str) -> bool {
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !name.is_empty() && name.bytes().all(is_token)
 }
 
 /// Visible, but for what would end or split a value somewhere.

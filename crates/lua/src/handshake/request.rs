@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 
 use mlua::{Lua, Table};
-use moonwire_proto::Request;
+use moonwire_proto::{Request, is_token};
 
-use super::cookies::{cookies, is_token};
+use super::cookies::cookies;
 
 /// What `onHandshake` is given.
 pub(crate) fn table(lua: &Lua, request: &Request, peer: SocketAddr) -> mlua::Result<Table> {

@@ -217,7 +217,7 @@ pub(super) fn is_host(host: &str) -> bool {
 }
 
 /// Whether this is a token (RFC 9110, 5.6.2).
-pub(super) fn is_token(text: &str) -> bool {
+pub fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_token_byte)
 }
 

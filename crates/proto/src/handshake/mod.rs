@@ -11,8 +11,8 @@ mod response;
 pub use build::{
     Acceptance, BuildError, UpgradeRequest, WebSocketVersion, accept_response, refusal,
 };
-pub use head::Headers;
 pub(crate) use head::is_token_byte;
+pub use head::{Headers, is_token};
 pub use key::{ClientKey, accept_key};
 pub use request::{Request, RequestError, RequestReader};
 pub use response::{Response, ResponseError, ResponseReader};

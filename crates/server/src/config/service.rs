@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use moonwire_lua::{Module, Protocol, Sandbox};
+use moonwire_proto::is_token;
 use toml::Spanned;
 
 use super::acl::acl;
@@ -539,14 +540,6 @@ fn extra_headers(
         return Err(text.error(value.span(), sentence));
     }
     Ok(headers)
-}
-
-/// RFC 9110, 5.6.2.
-fn is_token(name: &str) -> bool {
-    !name.is_empty()
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
 }
 
 /// The free table of a service as the Lua room takes it. Dates become text, and the numbers that
