@@ -1,19 +1,25 @@
 //! The body of an answer over HTTP, whole or not at all: a value that was cut off is another value.
 
+use httparse::{EMPTY_HEADER, Response, Status, parse_chunk_size};
+
 /// The text of an answer; the error is a clause.
 pub(super) fn body(answer: &[u8]) -> Result<String, &'static str> {
-    let end = find(answer, b"\r\n\r\n").ok_or("the answer has no end of its head")?;
-    let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
-    let rest = &answer[end + 4..];
-    if head.split_whitespace().nth(1) != Some("200") {
+    let mut headers = [EMPTY_HEADER; HEADERS_MAX];
+    let mut head = Response::new(&mut headers);
+    let Ok(Status::Complete(end)) = head.parse(answer) else {
+        return Err("the answer has no head that can be read");
+    };
+    let rest = answer.get(end..).unwrap_or_default();
+    if head.code != Some(200) {
         return Err("the answer is not a page");
     }
     let field = |name: &str| {
-        let mut fields = head.lines().filter_map(|line| line.split_once(':'));
-        fields.find_map(|(key, value)| (key == name).then_some(value.trim()))
+        let mut fields = head.headers.iter();
+        let found = fields.find(|field| field.name.eq_ignore_ascii_case(name))?;
+        Some(str::from_utf8(found.value).unwrap_or_default().trim())
     };
     let whole = match (field("transfer-encoding"), field("content-length")) {
-        (Some("chunked"), _) => joined(rest).ok_or(CUT)?,
+        (Some(coding), _) if coding.eq_ignore_ascii_case("chunked") => joined(rest).ok_or(CUT)?,
         (Some(_), _) => return Err("the answer is encoded in a way that is not read"),
         (None, Some(length)) => {
             let length = length.parse::<usize>().ok();
@@ -30,24 +36,21 @@ pub(super) fn body(answer: &[u8]) -> Result<String, &'static str> {
 fn joined(mut rest: &[u8]) -> Option<Vec<u8>> {
     let mut whole = Vec::new();
     loop {
-        let end = find(rest, b"\r\n")?;
-        let size = std::str::from_utf8(&rest[..end]).ok()?;
-        // Extensions may follow the size.
-        let size = usize::from_str_radix(size.split(';').next()?.trim(), 16).ok()?;
+        let Ok(Status::Complete((start, size))) = parse_chunk_size(rest) else {
+            return None;
+        };
         if size == 0 {
             return Some(whole);
         }
-        rest = &rest[end + 2..];
-        whole.extend_from_slice(rest.get(..size)?);
-        rest = rest.get(size.checked_add(2)?..)?;
+        let end = start.checked_add(usize::try_from(size).ok()?)?;
+        whole.extend_from_slice(rest.get(start..end)?);
+        // CR and LF stand behind each.
+        rest = rest.get(end.checked_add(2)?..)?;
     }
 }
 
-fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    let mut windows = bytes.windows(wanted.len());
-    windows.position(|window| window == wanted)
-}
-
+/// More than any server sends with a page.
+const HEADERS_MAX: usize = 64;
 const CUT: &str = "the answer was cut off";
 
 #[cfg(test)]
