@@ -268,25 +268,25 @@ impl Contrast {
     /// In some twenty lines of Markdown, as a comment on a pull request: the metric that decides,
     /// and the others folded.
     pub fn pull_request(&self) -> String {
-        let (mut worse, mut better, mut equal) = (0, 0, 0);
+        let (mut worse, mut better, mut equal, mut unknown) = (0, 0, 0, 0);
         let mut table = Table::new(["", "metric", "A", "B", "B beside A", "verdict"]);
         for section in &self.sections {
             let Some(primary) = section.metrics.iter().find(|it| it.is_primary) else {
                 continue;
             };
-            match primary.verdict() {
-                "worse" => worse += 1,
-                "better" => better += 1,
-                "cannot be told apart" => equal += 1,
-                _ => {}
+            match primary.change {
+                None => unknown += 1,
+                Some(change) if !change.is_told => equal += 1,
+                Some(change) if change.is_worse => worse += 1,
+                Some(_) => better += 1,
             }
             let row = primary.row();
             table.row(std::iter::once(section.title.clone()).chain(row));
         }
         let all = self.sections.len();
-        let unknown = match all - worse - better - equal {
+        let unknown = match unknown {
             0 => String::new(),
-            few => format!(", {few} with too few rounds"),
+            some => format!(", {some} cannot be judged"),
         };
         let title = &self.title;
         let mut text = format!(
@@ -331,7 +331,9 @@ impl Section {
             .metrics
             .first()
             .map(|it| it.rounds[0].min(it.rounds[1]));
+        let is_without_ratio = self.metrics.first().is_some_and(|it| !it.has_ratio);
         let needed = match (self.rounds_needed, fewest) {
+            (None, _) if is_without_ratio => "0 has no ratio to anything".to_owned(),
             (Some(needed), Some(fewest)) if needed > fewest as u64 => format!(
                 "a difference of {resolve} would be told in 19 of 20 cases with {} rounds each, of \
                  which there are {fewest}",
@@ -431,7 +433,9 @@ mod tests {
         let few = tests::run(&[("a", 2.0), ("b", 3.0)], 1);
         let short = contrast(&few, &few).unwrap().pull_request();
         assert!(
-            short.starts_with("**0 of 2 worse, 0 better, 0 cannot be told apart, 2 with too few"),
+            short.starts_with(
+                "**0 of 2 worse, 0 better, 0 cannot be told apart, 2 cannot be judged"
+            ),
             "{short}"
         );
         assert!(short.split("<details>").next().unwrap().lines().count() <= 20);
@@ -463,6 +467,18 @@ mod tests {
             let row = text.lines().find(|it| it.contains(" lost ")).unwrap();
             assert!(row.ends_with("no ratio to 0"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_metric_that_decides_and_is_0_is_not_short_of_rounds() {
+        let mut run = tests::run(&[("a", 2.0)], 8);
+        run.rules.as_mut().unwrap().primary = "lost".to_owned();
+        let found = contrast(&run, &run).unwrap();
+        let text = found.text(Style::default());
+        assert!(text.contains("0 has no ratio"), "{text}");
+        assert!(!text.contains("too few rounds"), "{text}");
+        let short = found.pull_request();
+        assert!(short.contains("1 cannot be judged"), "{short}");
     }
 
     #[test]
