@@ -56,11 +56,11 @@ impl Slo {
         }
     }
 
-    /// What the result says. A latency of which there is no sample does not pass.
+    /// What the result says. What was not measured does not pass.
     pub fn evaluate(&self, cell: &Cell) -> Threshold {
         let found = self.metric.value(cell);
         let actual = match (&self.metric, found) {
-            (_, None) => "no sample".to_owned(),
+            (metric, None) => metric.missing().to_owned(),
             (Metric::Latency(..), Some(ns)) => format!("{:.3} ms", ns / 1e6),
             (Metric::Figure(_), Some(found)) => match self.metric.unit() {
                 MetricUnit::Count | MetricUnit::PerSecond => {

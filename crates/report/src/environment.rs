@@ -1,6 +1,7 @@
 //! Where a run took place: the machine, the link, the server and the generator.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -154,4 +155,14 @@ pub struct Threshold {
     pub actual: String,
     /// Whether it held.
     pub passed: bool,
+}
+
+impl fmt::Display for Threshold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let outcome = if self.passed { "passed" } else { "failed" };
+        let Self {
+            expression, actual, ..
+        } = self;
+        write!(f, "threshold {expression} {outcome}, found {actual}")
+    }
 }

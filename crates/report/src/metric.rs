@@ -195,6 +195,14 @@ impl Metric {
         }
     }
 
+    /// What is said where it has no value.
+    pub fn missing(self) -> &'static str {
+        match self {
+            Self::Figure(Figure::Leaks) => "no answer: it takes a minute of load to tell",
+            Self::Latency(..) | Self::Figure(_) => "no sample",
+        }
+    }
+
     /// Whether more of it is better.
     pub fn is_better_high(self) -> bool {
         match self {

@@ -17,8 +17,7 @@ pub fn pull_request(run: &Run) -> String {
     for reason in shown(&run.verdict_reasons()) {
         text.push_str(&format!("- {reason}\n"));
     }
-    let failed: Vec<String> = failed_thresholds(run);
-    for threshold in shown(&failed) {
+    for threshold in shown(&run.failed_thresholds()) {
         text.push_str(&format!("- {threshold}\n"));
     }
     for sentence in battle::winners(run) {
@@ -43,18 +42,6 @@ pub fn run_details(run: &Run) -> String {
         // Versions name the home pages of their projects, which would become links.
         format::escaped(&environment.join("; ").replace("https://", ""))
     )
-}
-
-/// Thresholds that were not kept; those of a search fail on purpose.
-fn failed_thresholds(run: &Run) -> Vec<String> {
-    if !run.capacities.is_empty() {
-        return Vec::new();
-    }
-    let thresholds = run.cells().iter().flat_map(|cell| &cell.thresholds);
-    let failed = thresholds.filter(|threshold| !threshold.passed);
-    failed
-        .map(|it| format!("threshold {} failed, found {}", it.expression, it.actual))
-        .collect()
 }
 
 /// The first few, and how many more there are.

@@ -141,20 +141,42 @@ impl Run {
     pub fn verdict_reasons(&self) -> Vec<String> {
         match &self.content {
             Content::Load(cell) => cell.assessment.reasons().to_vec(),
-            Content::Bench(cells) => {
-                // The client count names a cell in most sweeps; where it does not, all of it does.
-                let one_group = Group::all(self).len() == 1;
-                let reasons = |cell: &Cell| -> Vec<String> {
-                    let name = if one_group { clients(cell) } else { cell.key() };
-                    let verdict = cell.assessment.verdict();
-                    let reasons = cell.assessment.reasons().iter();
-                    reasons
-                        .map(|reason| format!("{name} ({verdict}): {reason}"))
-                        .collect()
-                };
-                cells.iter().flat_map(reasons).collect()
-            }
+            Content::Bench(_) => self.of_each_cell(|cell, name| {
+                let verdict = cell.assessment.verdict();
+                let reasons = cell.assessment.reasons().iter();
+                reasons
+                    .map(|reason| format!("{name} ({verdict}): {reason}"))
+                    .collect()
+            }),
         }
+    }
+
+    /// Thresholds that were not kept, a sentence each; those of a bench name their cell. A search
+    /// goes beyond them on purpose.
+    pub fn failed_thresholds(&self) -> Vec<String> {
+        if !self.capacities.is_empty() {
+            return Vec::new();
+        }
+        let is_named = matches!(self.content, Content::Bench(_));
+        self.of_each_cell(|cell, name| {
+            let failed = cell.thresholds.iter().filter(|it| !it.passed);
+            let told = failed.map(|it| it.to_string());
+            match is_named {
+                true => told.map(|it| format!("{name}: {it}")).collect(),
+                false => told.collect(),
+            }
+        })
+    }
+
+    /// What `sentences` says of each cell and its name.
+    fn of_each_cell(&self, sentences: impl Fn(&Cell, &str) -> Vec<String>) -> Vec<String> {
+        // The client count names a cell in most sweeps; where it does not, all of it does.
+        let one_group = Group::all(self).len() == 1;
+        let of_cell = |cell: &Cell| {
+            let name = if one_group { clients(cell) } else { cell.key() };
+            sentences(cell, &name)
+        };
+        self.cells().iter().flat_map(of_cell).collect()
     }
 
     fn from_value(value: Value) -> Result<Self, serde_json::Error> {

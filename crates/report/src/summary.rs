@@ -78,27 +78,14 @@ fn load_summary(cell: &Cell, style: Style) -> String {
 /// What speaks against a run in one line: its verdict with the reasons, thresholds that were not
 /// met. `None` where nothing does.
 pub fn objection(run: &Run) -> Option<String> {
-    let failed = |threshold: &&Threshold| !threshold.passed;
-    let thresholds = run.cells().iter().flat_map(|cell| &cell.thresholds);
-    let thresholds = thresholds.filter(failed).map(|threshold| {
-        format!(
-            "threshold {} failed, found {}",
-            threshold.expression, threshold.actual
-        )
-    });
     let mut parts = match run.verdict() {
         Verdict::Valid => Vec::new(),
         verdict @ (Verdict::Suspect | Verdict::Invalid) => {
-            let mut reasons = run.verdict_reasons();
-            let more = reasons.len().saturating_sub(REASONS_SHOWN);
-            if more > 0 {
-                reasons.truncate(REASONS_SHOWN);
-                reasons.push(format!("and {more} more, which the Run file has"));
-            }
+            let reasons = first_of(run.verdict_reasons());
             vec![format!("{verdict}: {}", reasons.join("; "))]
         }
     };
-    parts.extend(thresholds);
+    parts.extend(first_of(run.failed_thresholds()));
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
@@ -151,16 +138,22 @@ fn contest_summary(run: &Run, style: Style) -> String {
         Some(rules) => battle_tables(run, rules, style),
         None => doubling_tables(run, style),
     };
-    let mut reasons = run.verdict_reasons();
-    let more = reasons.len().saturating_sub(REASONS_SHOWN);
-    if more > 0 {
-        reasons.truncate(REASONS_SHOWN);
-        reasons.push(format!(
-            "and {more} more, which report.md and the Run file have"
-        ));
-    }
+    let reasons = first_of(run.verdict_reasons());
     text.push_str(&verdict_lines(run.verdict(), &reasons, style));
+    for failed in first_of(run.failed_thresholds()) {
+        text.push_str(&format!("{}  {failed}\n", painted("FAILED", RED, style)));
+    }
     text
+}
+
+/// As many as a terminal should have, and how many there are beyond.
+fn first_of(mut sentences: Vec<String>) -> Vec<String> {
+    let more = sentences.len().saturating_sub(SENTENCES_SHOWN);
+    if more > 0 {
+        sentences.truncate(SENTENCES_SHOWN);
+        sentences.push(format!("and {more} more, which the Run file has"));
+    }
+    sentences
 }
 
 fn doubling_tables(run: &Run, style: Style) -> String {
@@ -184,8 +177,8 @@ fn battle_tables(run: &Run, rules: &battle::Rules, style: Style) -> String {
     text + &format!("\n{}\n\n", battle::method(run))
 }
 
-/// Reasons of a contest on a terminal: each of many cells may have three.
-const REASONS_SHOWN: usize = 12;
+/// Of each kind on a terminal: each of many cells may have three reasons.
+const SENTENCES_SHOWN: usize = 12;
 
 fn refusals(group: &Group<'_>) -> String {
     let refusal = group
@@ -505,6 +498,26 @@ mod tests {
         cell.assessment = crate::verdict::Assessment::valid();
         cell.thresholds.clear();
         assert_eq!(objection(&run), None);
+    }
+
+    #[test]
+    fn a_contest_names_the_cell_of_a_threshold_that_failed() {
+        let mut run = battle::tests::run(&[("a", 2.0), ("b", 2.4)], 4);
+        let Content::Bench(cells) = &mut run.content else {
+            panic!("a battle")
+        };
+        cells[1].thresholds = vec![Threshold {
+            expression: "leaks==0".to_owned(),
+            actual: "1".to_owned(),
+            passed: false,
+        }];
+        let said = format!(
+            "{}: threshold leaks==0 failed, found 1",
+            run.cells()[1].key()
+        );
+        let text = summary(&run, Style::default());
+        assert!(text.ends_with(&format!("FAILED  {said}\n")), "{text}");
+        assert!(objection(&run).unwrap().ends_with(&said));
     }
 
     #[test]

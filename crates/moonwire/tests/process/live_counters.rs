@@ -15,6 +15,8 @@ fn a_soak_has_in_each_second_what_the_server_counted() {
     let mut lab = moonwire();
     lab.args(["lab", "soak", "--contestants", "moonwire", "--tls", "on"]);
     lab.args(["--connections", "3", "--rate", "20", "--duration", "30s"]);
+    // Half a minute is too short to tell a leak.
+    lab.args(["--thresholds", "lost==0"]);
     lab.arg("--out").arg(folder.path().join("out"));
     let outcome = run(lab.arg("--json").arg(folder.path().join("run.json")));
     // A busy machine may make it INVALID.
