@@ -243,6 +243,16 @@ pub(super) enum WireError {
     System(io::Error),
 }
 
+impl WireError {
+    /// The kernel ends a connection that was cut off, at times before whoever waits for a line.
+    fn of(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::TimedOut => Self::Silent(SILENCE_MAX),
+            _ => Self::System(error),
+        }
+    }
+}
+
 impl fmt::Display for WireError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -270,7 +280,7 @@ impl Wire {
         let mut line = serde_json::to_vec(message).map_err(WireError::Unreadable)?;
         line.push(b'\n');
         let sent = self.stream.get_mut().write_all(&line);
-        sent.map_err(WireError::System)
+        sent.map_err(WireError::of)
     }
 
     /// The next message, and when it was here.
@@ -300,7 +310,7 @@ impl Wire {
                 Ok([]) => return Err(WireError::Closed),
                 Ok(come) => come,
                 Err(error) if is_passing(&error) => continue,
-                Err(error) => return Err(WireError::System(error)),
+                Err(error) => return Err(WireError::of(error)),
             };
             let end = come.iter().position(|byte| *byte == b'\n');
             let taken = end.unwrap_or(come.len());
@@ -326,8 +336,7 @@ fn end_when_cut_off(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether it is only the time of waiting that is over; `TimedOut` is what a connection ends with
-/// that was cut off.
+/// Whether it is only the time of waiting that is over.
 fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, WouldBlock};
     matches!(error.kind(), Interrupted | WouldBlock)
