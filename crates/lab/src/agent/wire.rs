@@ -246,9 +246,9 @@ pub(super) enum WireError {
 impl WireError {
     /// The kernel ends a connection that was cut off, at times before whoever waits for a line.
     fn of(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::TimedOut => Self::Silent(SILENCE_MAX),
-            _ => Self::System(error),
+        match error.kind() == io::ErrorKind::TimedOut {
+            true => Self::Silent(SILENCE_MAX),
+            false => Self::System(error),
         }
     }
 }
