@@ -355,10 +355,11 @@ fn read_output(
                 if pauses.as_ref().is_some_and(|log| log.take(line, come)) {
                     return;
                 }
+                // First: who is told that it is ready may look for the line.
+                shared.tail.push(line);
                 if matches!(&ready, Ready::Line(text) if line.contains(text)) {
                     let _ = news.send(News::Ready(line.to_owned()));
                 }
-                shared.tail.push(line);
             });
         });
     }
