@@ -47,7 +47,9 @@ fn a_load_in_stages_sends_the_messages_of_each_of_them() {
         assert_eq!(stage["response"]["count"], stage["sent"], "{index}: {cell}");
         assert_eq!(stage["lost"], 0, "{index}: {cell}");
     }
-    assert_eq!(cell["rate"]["duration_s"], 2.8);
+    // Longer where the machine was late with the last of them.
+    let duration_s = cell["rate"]["duration_s"].as_f64();
+    assert!(duration_s >= Some(2.8), "{cell}");
     assert_eq!(cell["rate"]["target_per_s"], 125.0);
     assert_eq!(
         cell["stages"],
