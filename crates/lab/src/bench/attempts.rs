@@ -35,7 +35,8 @@ impl Attempts {
                 attempt: cells.len(),
                 ..place.clone()
             };
-            let cell = cell::run(site, plan, &place, stop, observer)?;
+            let mut cell = cell::run(site, plan, &place, stop, observer)?;
+            weigh_host(&mut cell);
             let stopped = stop.load(Ordering::Relaxed);
             if stopped && !cells.is_empty() {
                 // A fragment says less than what it would replace.
@@ -53,6 +54,22 @@ impl Attempts {
                 cell: &cells[cells.len() - 1],
             });
         }
+    }
+}
+
+/// The generator may have been in time and the server not.
+fn weigh_host(cell: &mut Cell) {
+    if let Some(taken) = cell
+        .generator
+        .cpu_taken
+        .filter(|taken| *taken > TAKEN_SUSPECT)
+    {
+        let reason = format!(
+            "the host took processors away {:.1} % of the time, at most {:.0} % are allowed",
+            taken * 100.0,
+            TAKEN_SUSPECT * 100.0
+        );
+        cell.assessment.add(Verdict::Suspect, reason);
     }
 }
 
@@ -120,6 +137,8 @@ fn described(cell: &Cell) -> String {
 /// One message in a hundred makes a p99, and each needs a processor five times: of the generator,
 /// the link, the server, and of both again for its reply.
 const TAKEN_MAX: f64 = 0.002;
+/// With five uses for each message that is one in twenty, and the p99 is the host's.
+const TAKEN_SUSPECT: f64 = 0.01;
 /// More would make a long bench of a host that is busy all day.
 const REPEATS_PER_CELL: usize = 2;
 
@@ -149,6 +168,16 @@ mod tests {
         let mut lossy = cell(Verdict::Suspect, 0.02);
         lossy.messages.lost = 1;
         assert!(!is_disturbed(&lossy));
+    }
+
+    #[test]
+    fn a_cell_that_the_host_took_too_much_of_is_not_valid() {
+        for (taken, verdict) in [(0.0101, Verdict::Suspect), (0.01, Verdict::Valid)] {
+            let mut cell = cell(Verdict::Valid, taken);
+            weigh_host(&mut cell);
+            assert_eq!(cell.assessment.verdict(), verdict, "{taken}");
+            assert_eq!(is_disturbed(&cell), verdict == Verdict::Suspect);
+        }
     }
 
     #[test]

@@ -144,16 +144,19 @@ fn assess_sharing(cell: &mut Cell, stats: &LinkStats, processors: usize) {
     };
     let server_share = server_cpu_s / cell.rate.duration_s / processors as f64;
     let link_share = stats.cpu_share() / processors as f64;
-    if server_share + link_share > SHARED_MAX {
-        let reason = format!(
-            "the server waited for the link: they share a processor, of which the link took \
-             {:.0} % and the server {:.0} %, at most {:.0} % together are allowed",
-            link_share * 100.0,
-            server_share * 100.0,
-            SHARED_MAX * 100.0
-        );
-        cell.assessment.add(Verdict::Suspect, reason);
-    }
+    let verdict = match server_share + link_share {
+        share if share > SHARED_INVALID => Verdict::Invalid,
+        share if share > SHARED_MAX => Verdict::Suspect,
+        _ => return,
+    };
+    let reason = format!(
+        "the server waited for the link: they share a processor, of which the link took {:.0} % and \
+         the server {:.0} %, at most {:.0} % together are allowed",
+        link_share * 100.0,
+        server_share * 100.0,
+        SHARED_MAX * 100.0
+    );
+    cell.assessment.add(verdict, reason);
 }
 
 /// A link that drops what it was not asked to drop, or is late, is part of what was measured.
@@ -173,14 +176,17 @@ fn assess_link(cell: &mut Cell, stats: &LinkStats) {
             both(|way| way.waited_p99_ns),
         ),
     ] {
-        if p99_ns > allowed_ns {
-            let reason = format!(
-                "the link {what}: p99 {:.1} ms, at most {:.1} ms allowed",
-                p99_ns as f64 / 1e6,
-                allowed_ns as f64 / 1e6
-            );
-            cell.assessment.add(Verdict::Suspect, reason);
-        }
+        let verdict = match p99_ns {
+            p99_ns if p99_ns > allowed_ns.saturating_mul(LATENESS_INVALID) => Verdict::Invalid,
+            p99_ns if p99_ns > allowed_ns => Verdict::Suspect,
+            _ => continue,
+        };
+        let reason = format!(
+            "the link {what}: p99 {:.1} ms, at most {:.1} ms allowed",
+            p99_ns as f64 / 1e6,
+            allowed_ns as f64 / 1e6
+        );
+        cell.assessment.add(verdict, reason);
     }
 }
 
@@ -188,8 +194,12 @@ fn assess_link(cell: &mut Cell, stats: &LinkStats) {
 /// processors: with 56 % and 30 % messages took 170 to 720 ms more at the p99, with 36 % and 20 %
 /// nothing.
 const SHARED_MAX: f64 = 0.7;
+/// Beyond it, work waits for ten times as long as it takes: such figures are the machine's.
+const SHARED_INVALID: f64 = 0.9;
 /// As for the send lag: 1 ms or 5 % of the median response, whichever is larger.
 const LATENESS_ALLOWED_NS: u64 = 1_000_000;
+/// As for the send lag: from twice that on the link is what was measured.
+const LATENESS_INVALID: u64 = 2;
 
 fn kind_name(kind: LinkKind) -> &'static str {
     match kind {
@@ -349,12 +359,13 @@ mod tests {
             both.reasons()[0].contains("the link took 56 % and the server 30 %"),
             "{both:?}"
         );
+        assert_eq!(assessed(3.6, 1).verdict(), Verdict::Invalid);
         assert_eq!(assessed(3.0, 2).verdict(), Verdict::Valid);
         assert_eq!(assessed(3.0, 0).verdict(), Verdict::Valid);
     }
 
     #[test]
-    fn a_link_that_drops_or_is_late_makes_the_cell_suspect() {
+    fn a_link_that_drops_or_is_late_speaks_against_the_cell() {
         let up = DirectionStats {
             dropped_loss: 5,
             ..DirectionStats::default()
@@ -371,7 +382,7 @@ mod tests {
             "the loss was asked for"
         );
         stats.down.dropped_queue = 2;
-        stats.down.lateness_p99_ns = 3_000_000;
+        stats.down.lateness_p99_ns = 1_900_000;
         assess_link(&mut cell, &stats);
         assert_eq!(cell.assessment.verdict(), Verdict::Suspect);
         let reasons = cell.assessment.reasons();
@@ -380,10 +391,13 @@ mod tests {
             "the link dropped 2 packets that it was to carry"
         );
         assert!(
-            reasons[1].contains("p99 3.0 ms, at most 1.0 ms"),
+            reasons[1].contains("p99 1.9 ms, at most 1.0 ms"),
             "{}",
             reasons[1]
         );
+        stats.down.lateness_p99_ns = 2_100_000;
+        assess_link(&mut cell, &stats);
+        assert_eq!(cell.assessment.verdict(), Verdict::Invalid);
     }
 
     #[test]
