@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use moonwire_report::{
-    Bytes, Cell, Connects, FanOut, Generator, Histogram, Interval, Latencies, Link, Messages,
-    OneWay, Parameters, Rate, Recovery, Tls,
+    Bytes, Cell, Connects, FanOut, Generator, Histogram, INTERRUPTED, Interval, Latencies, Link,
+    Messages, OneWay, Parameters, Rate, Recovery, Tls,
 };
 
 use crate::plan::{Plan, one_way_refusal};
@@ -19,7 +19,7 @@ pub(crate) fn outcome(plan: &Plan, records: &Records) -> Outcome {
     let ending = ending(plan, records);
     let sentence = match &ending {
         Ending::Completed => None,
-        Ending::Interrupted => Some("interrupted".to_owned()),
+        Ending::Interrupted => Some(INTERRUPTED.to_owned()),
         Ending::Died(sentence) => Some(sentence.clone()),
     };
     let mut cell = cell(plan, records);

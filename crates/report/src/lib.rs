@@ -91,7 +91,7 @@ pub use crate::processor::Processor;
 pub use crate::pull_request::{pull_request, run_details};
 pub use crate::quantiles::Quantiles;
 pub use crate::replies::{Reply, ReplyWriter};
-pub use crate::run::{Content, Run, RunError, RunProblem};
+pub use crate::run::{Content, INTERRUPTED, Run, RunError, RunProblem};
 pub use crate::schema::schema;
 pub use crate::stage::Stage;
 pub use crate::summary::{Style, objection, summary};

@@ -1,5 +1,6 @@
 //! The Run file: the only artefact of a run, from which everything else is drawn.
 
+use std::cmp::Reverse;
 use std::fmt;
 
 use schemars::JsonSchema;
@@ -137,28 +138,36 @@ impl Run {
         }
     }
 
-    /// The reasons of the verdict; those of a bench name their cell and its verdict.
+    /// The reasons of the verdict; those of a bench name their cell and its verdict, the worst
+    /// first.
     pub fn verdict_reasons(&self) -> Vec<String> {
         match &self.content {
             Content::Load(cell) => cell.assessment.reasons().to_vec(),
-            Content::Bench(_) => self.of_each_cell(|cell, name| {
-                let verdict = cell.assessment.verdict();
-                let reasons = cell.assessment.reasons().iter();
-                reasons
-                    .map(|reason| format!("{name} ({verdict}): {reason}"))
-                    .collect()
-            }),
+            Content::Bench(_) => {
+                let mut reasons = self.of_each_cell(|cell, name| {
+                    let verdict = cell.assessment.verdict();
+                    let reasons = cell.assessment.reasons().iter();
+                    reasons
+                        .map(|reason| (verdict, format!("{name} ({verdict}): {reason}")))
+                        .collect()
+                });
+                reasons.sort_by_key(|(verdict, _)| Reverse(*verdict));
+                reasons.into_iter().map(|(_, reason)| reason).collect()
+            }
         }
     }
 
     /// Thresholds that were not kept, a sentence each; those of a bench name their cell. A search
-    /// goes beyond them on purpose.
+    /// goes beyond them on purpose, and of a cell that was cut they say nothing.
     pub fn failed_thresholds(&self) -> Vec<String> {
         if !self.capacities.is_empty() {
             return Vec::new();
         }
         let is_named = matches!(self.content, Content::Bench(_));
         self.of_each_cell(|cell, name| {
+            if is_named && cell.ended_early.as_deref() == Some(INTERRUPTED) {
+                return Vec::new();
+            }
             let failed = cell.thresholds.iter().filter(|it| !it.passed);
             let told = failed.map(|it| it.to_string());
             match is_named {
@@ -169,7 +178,7 @@ impl Run {
     }
 
     /// What `sentences` says of each cell and its name.
-    fn of_each_cell(&self, sentences: impl Fn(&Cell, &str) -> Vec<String>) -> Vec<String> {
+    fn of_each_cell<T>(&self, sentences: impl Fn(&Cell, &str) -> Vec<T>) -> Vec<T> {
         // The client count names a cell in most sweeps; where it does not, all of it does.
         let one_group = Group::all(self).len() == 1;
         let of_cell = |cell: &Cell| {
@@ -306,6 +315,8 @@ struct CellsIn {
 }
 
 /// Tells a Run file from any other JSON.
+/// What ended the cell early that a person stopped.
+pub const INTERRUPTED: &str = "interrupted";
 const SCHEMA: &str = "moonwire.run";
 /// Raised when a reader of the previous version would misread the file.
 const VERSION: u64 = 1;

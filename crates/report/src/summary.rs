@@ -500,13 +500,17 @@ mod tests {
         assert_eq!(objection(&run), None);
     }
 
+    fn cells_of(run: &mut Run) -> &mut [Cell] {
+        match &mut run.content {
+            Content::Bench(cells) => cells,
+            Content::Load(_) => panic!("a battle"),
+        }
+    }
+
     #[test]
     fn a_contest_names_the_cell_of_a_threshold_that_failed() {
         let mut run = battle::tests::run(&[("a", 2.0), ("b", 2.4)], 4);
-        let Content::Bench(cells) = &mut run.content else {
-            panic!("a battle")
-        };
-        cells[1].thresholds = vec![Threshold {
+        cells_of(&mut run)[1].thresholds = vec![Threshold {
             expression: "leaks==0".to_owned(),
             actual: "1".to_owned(),
             passed: false,
@@ -518,6 +522,16 @@ mod tests {
         let text = summary(&run, Style::default());
         assert!(text.ends_with(&format!("FAILED  {said}\n")), "{text}");
         assert!(objection(&run).unwrap().ends_with(&said));
+        cells_of(&mut run)[1].ended_early = Some(crate::run::INTERRUPTED.to_owned());
+        assert!(run.failed_thresholds().is_empty());
+        // It has the last cell's reason first.
+        cells_of(&mut run)[7]
+            .assessment
+            .add(Verdict::Suspect, "late");
+        cells_of(&mut run)[0]
+            .assessment
+            .add(Verdict::Valid, "a remark");
+        assert!(run.verdict_reasons()[0].ends_with("(SUSPECT): late"));
     }
 
     #[test]

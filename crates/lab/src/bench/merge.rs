@@ -150,8 +150,8 @@ fn assess_sharing(cell: &mut Cell, stats: &LinkStats, processors: usize) {
         _ => return,
     };
     let reason = format!(
-        "the server waited for the link: they share a processor, of which the link took {:.0} % and \
-         the server {:.0} %, at most {:.0} % together are allowed",
+        "the server waited for the link: they share a processor, of which the link took {:.0} % \
+         and the server {:.0} %, at most {:.0} % together are allowed",
         link_share * 100.0,
         server_share * 100.0,
         SHARED_MAX * 100.0
