@@ -463,7 +463,7 @@ impl<D: Driver> Worker<D> {
         self.next_connect = self.clients.len();
         for index in 0..self.clients.len() {
             if let Some(session) = &mut self.clients[index].session {
-                session.close(CloseCode::NORMAL, "");
+                session.close(CloseCode::NORMAL, CLOSE_REASON);
                 self.flush(index as u32);
             }
         }
@@ -555,5 +555,7 @@ const CATCH_UP_NS: u64 = SECOND_NS;
 const STOP_PATIENCE_NS: u64 = SECOND_NS;
 /// How long connections are made again before the run starts without them.
 const CONNECT_PATIENCE_NS: u64 = 60 * SECOND_NS;
+/// What a server is told with 1000, so that its log can tell the end of a run from any other.
+const CLOSE_REASON: &str = "done";
 /// How long all close handshakes together may take.
 const CLOSE_PATIENCE_NS: u64 = 3 * SECOND_NS;

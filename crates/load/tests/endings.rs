@@ -227,6 +227,8 @@ fn a_stop_from_outside_closes_and_gives_a_result() {
     assert!(begun.elapsed() < Duration::from_secs(30));
     assert_eq!(outcome.ending, Ending::Interrupted);
     assert_eq!(outcome.cell.closes.get("1000"), Some(&10));
+    let done = [((1000, "done".to_owned()), 10)];
+    assert_eq!(peer.farewells(), done.into());
     assert_eq!(outcome.cell.messages.lost, 0);
     assert!(
         outcome.cell.rate.sent_per_s > 500.0,

@@ -33,6 +33,8 @@ fn each_connection_sends_its_messages_and_closes() {
         assert_eq!((cell.messages.lost, cell.messages.unsent), (0, 0));
         assert_eq!((cell.connects.ok, cell.connects.disconnected), (100, 0));
         assert_eq!(cell.closes.get("1000"), Some(&100), "{:?}", cell.closes);
+        let done = [((1000, "done".to_owned()), 100)];
+        assert_eq!(peer.farewells(), done.into());
         assert!(cell.errors.is_empty(), "{:?}", cell.errors);
         assert!(cell.connects.all_online_ms.is_some());
         assert!(peer.open_max() <= 7, "{}", peer.open_max());

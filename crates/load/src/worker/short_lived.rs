@@ -3,7 +3,7 @@
 use moonwire_net::Driver;
 use moonwire_proto::CloseCode;
 
-use super::Worker;
+use super::{CLOSE_REASON, Worker};
 use crate::client::State;
 use crate::scenario::Scenario;
 
@@ -24,7 +24,7 @@ impl<D: Driver> Worker<D> {
         }
         client.state = State::Leaving;
         if let Some(session) = &mut client.session {
-            session.close(CloseCode::NORMAL, "");
+            session.close(CloseCode::NORMAL, CLOSE_REASON);
             self.desk.touch(index, &mut client.track);
         }
     }

@@ -9,10 +9,11 @@
 
 pub(crate) mod broadcast;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -61,10 +62,19 @@ pub(crate) struct Peer {
     pub(crate) spoilt: Arc<AtomicU64>,
     /// Most connections that were open at once.
     open_max: Arc<AtomicU64>,
+    seen: Arc<Seen>,
+}
+
+/// What a server saw of its clients.
+#[derive(Default)]
+struct Seen {
+    /// How often each code and reason came in a closing frame.
+    farewells: Mutex<BTreeMap<(u16, String), u64>>,
 }
 
 struct State {
     fault: Fault,
+    seen: Arc<Seen>,
     received: AtomicU64,
     connections: AtomicU64,
     accepted: AtomicU64,
@@ -79,8 +89,10 @@ impl Peer {
         let (sender, address) = channel();
         let spoilt = Arc::new(AtomicU64::new(0));
         let open_max = Arc::new(AtomicU64::new(0));
+        let seen = Arc::new(Seen::default());
         let state = Arc::new(State {
             fault,
+            seen: Arc::clone(&seen),
             received: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             accepted: AtomicU64::new(0),
@@ -106,7 +118,13 @@ impl Peer {
             address: address.recv().unwrap(),
             spoilt,
             open_max,
+            seen,
         }
+    }
+
+    /// How often each code and reason came in a closing frame.
+    pub(crate) fn farewells(&self) -> BTreeMap<(u16, String), u64> {
+        self.seen.farewells.lock().unwrap().clone()
     }
 
     pub(crate) fn spoilt(&self) -> u64 {
@@ -209,6 +227,16 @@ async fn talk(stream: TcpStream, state: Arc<State>) -> Result<(), Failure> {
     }
     while let Some(message) = socket.next().await {
         let message = message?;
+        if let Message::Close(Some(frame)) = &message {
+            let farewell = (frame.code.into(), frame.reason.to_string());
+            *state
+                .seen
+                .farewells
+                .lock()
+                .unwrap()
+                .entry(farewell)
+                .or_default() += 1;
+        }
         if !message.is_text() && !message.is_binary() {
             continue;
         }
