@@ -40,9 +40,7 @@ impl<D: Driver> Worker<D> {
             _ if !self.has_room() => NEVER,
             // Due, but there is no handshake to be had. An own one that ends wakes us; other
             // workers' do not.
-            _ if self.handshaking > 0 && self.shared.handshakes.load(Ordering::Relaxed) == 0 => {
-                NEVER
-            }
+            _ if self.has_every_handshake() => NEVER,
             _ if self.shared.handshakes.load(Ordering::Relaxed) == 0 => {
                 self.now_ns + HANDSHAKE_POLL_NS
             }
@@ -62,6 +60,10 @@ impl<D: Driver> Worker<D> {
     fn intended_ns(&self, number: u32) -> u64 {
         self.born_ns
             .saturating_add(self.plan.connect_offset_ns(number))
+    }
+
+    fn has_every_handshake(&self) -> bool {
+        self.handshaking == self.plan.scenario.connect_concurrency as usize
     }
 
     fn take_handshake(&self) -> bool {
@@ -306,7 +308,7 @@ fn describe_connect(error: io::Error) -> (Option<SocketId>, String) {
 
 /// About 20 us each: the turn stays under a millisecond.
 const CONNECTS_PER_TURN: usize = 16;
-/// How often a worker without a handshake of its own looks for one.
+/// How often a worker looks for a handshake that another one may have given back.
 const HANDSHAKE_POLL_NS: u64 = SECOND_NS / 1000;
 
 const _: () = assert!(RECONNECT_DELAY_MIN.as_nanos() >= Duration::from_millis(1).as_nanos());

@@ -8,18 +8,21 @@
 )]
 
 pub(crate) mod broadcast;
+mod seen;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt, StreamExt};
 use moonwire_load::{Control, Outcome, Pacing, Scenario, Settings, Stop, Target, run};
+use seen::Seen;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Barrier;
 use tokio_tungstenite::accept_async;
 use tokio_tungstenite::tungstenite::Message;
 
@@ -53,6 +56,16 @@ pub(crate) enum Fault {
     DeafToFirst,
     /// uwebsocket-benchmark: each message is answered so often, in milliseconds if true.
     Amplify(u16, bool),
+    /// The same in microseconds: each message waits for the first time before its clock is read,
+    /// and for the second one before it is answered.
+    AmplifyLate(u16, Duration, Duration),
+    /// Handshakes are answered when so many are under way, and all of these at once.
+    Gate(usize),
+    /// The last of so many connections is answered when the others have sent something, or after
+    /// that time.
+    LastIsLate(u64, Duration),
+    /// Each message is kept.
+    Keep,
 }
 
 /// A server on a thread of its own; it lives as long as the process.
@@ -65,13 +78,6 @@ pub(crate) struct Peer {
     seen: Arc<Seen>,
 }
 
-/// What a server saw of its clients.
-#[derive(Default)]
-struct Seen {
-    /// How often each code and reason came in a closing frame.
-    farewells: Mutex<BTreeMap<(u16, String), u64>>,
-}
-
 struct State {
     fault: Fault,
     seen: Arc<Seen>,
@@ -82,6 +88,7 @@ struct State {
     open: AtomicU64,
     open_max: Arc<AtomicU64>,
     dead: AtomicBool,
+    gate: Barrier,
 }
 
 impl Peer {
@@ -100,6 +107,10 @@ impl Peer {
             open: AtomicU64::new(0),
             open_max: Arc::clone(&open_max),
             dead: AtomicBool::new(false),
+            gate: Barrier::new(match fault {
+                Fault::Gate(count) => count,
+                _ => 1,
+            }),
         });
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -134,6 +145,26 @@ impl Peer {
     /// Most connections that were open at once, after their upgrade.
     pub(crate) fn open_max(&self) -> u64 {
         self.open_max.load(Ordering::SeqCst)
+    }
+
+    /// When each connection was accepted.
+    pub(crate) fn arrivals(&self) -> Vec<Instant> {
+        self.seen.arrivals.lock().unwrap().clone()
+    }
+
+    /// How often each message came, where they are kept.
+    pub(crate) fn messages(&self) -> BTreeMap<Vec<u8>, u64> {
+        self.seen.messages.lock().unwrap().clone()
+    }
+
+    /// Messages that had come when the late connection was answered.
+    pub(crate) fn early(&self) -> u64 {
+        self.seen.early.load(Ordering::SeqCst)
+    }
+
+    /// Most handshakes that were under way at once.
+    pub(crate) fn under_way_max(&self) -> u64 {
+        self.seen.under_way_max.load(Ordering::SeqCst)
     }
 
     pub(crate) fn settings(&self) -> Settings {
@@ -207,13 +238,32 @@ async fn serve(listener: TcpListener, state: Arc<State>) {
         if matches!(state.fault, Fault::RefuseFirst(count) if number < count) {
             continue;
         }
+        state.seen.arrive();
         let state = Arc::clone(&state);
         tokio::spawn(async move {
+            delay(number, &state).await;
+            state.seen.answer();
             let open = state.open.fetch_add(1, Ordering::SeqCst) + 1;
             state.open_max.fetch_max(open, Ordering::SeqCst);
             drop(talk(stream, Arc::clone(&state)).await);
             state.open.fetch_sub(1, Ordering::SeqCst);
         });
+    }
+}
+
+/// Keeps a handshake waiting whose time has not come.
+async fn delay(number: u64, state: &State) {
+    match state.fault {
+        Fault::Gate(_) => seen::pass(&state.gate).await,
+        Fault::LastIsLate(count, patience) if number + 1 == count => {
+            let begun = Instant::now();
+            let heard = || state.received.load(Ordering::SeqCst);
+            while heard() == 0 && begun.elapsed() < patience {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            state.seen.early.store(heard(), Ordering::SeqCst);
+        }
+        _ => {}
     }
 }
 
@@ -227,16 +277,7 @@ async fn talk(stream: TcpStream, state: Arc<State>) -> Result<(), Failure> {
     }
     while let Some(message) = socket.next().await {
         let message = message?;
-        if let Message::Close(Some(frame)) = &message {
-            let farewell = (frame.code.into(), frame.reason.to_string());
-            *state
-                .seen
-                .farewells
-                .lock()
-                .unwrap()
-                .entry(farewell)
-                .or_default() += 1;
-        }
+        state.seen.note(&message);
         if !message.is_text() && !message.is_binary() {
             continue;
         }
@@ -271,6 +312,18 @@ async fn talk(stream: TcpStream, state: Arc<State>) -> Result<(), Failure> {
             }
             Fault::DieAfter(count) if number >= count => state.dead.store(true, Ordering::SeqCst),
             Fault::CutFirstAfter(count) if first && number >= count => return Ok(()),
+            Fault::Keep => {
+                state.seen.keep(&message);
+                socket.send(message).await?;
+            }
+            Fault::AmplifyLate(replies, before, after) => {
+                tokio::time::sleep(before).await;
+                let reply = amplified(&message.into_data(), false);
+                tokio::time::sleep(after).await;
+                for _ in 0..replies {
+                    socket.send(Message::binary(reply.clone())).await?;
+                }
+            }
             Fault::Amplify(replies, milliseconds) => {
                 let reply = amplified(&message.into_data(), milliseconds);
                 for _ in 1..replies {
