@@ -2,6 +2,7 @@
 
 mod peer;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use moonwire_load::{Arrival, Ending, Pacing, Stop, TimeUnit, Workload};
@@ -228,35 +229,32 @@ fn the_raw_csv_has_a_line_per_reply() {
             time_unit: TimeUnit::Microseconds,
         };
         settings.replies = 2;
+        settings.threads = 2;
         settings.stop = Stop::Messages(100);
         settings.raw_csv = Some(path.clone());
     });
     let text = std::fs::read_to_string(path).unwrap();
-    assert_eq!(text.lines().count(), 201);
-    let line: Vec<i64> = text
-        .lines()
-        .nth(1)
-        .unwrap()
-        .split(',')
-        .map(|field| field.parse().unwrap())
-        .collect();
-    let [
-        timestamp,
-        client,
-        _,
-        server,
-        sent,
-        client_latency,
-        server_latency,
-    ] = line[..]
-    else {
-        panic!("seven columns");
-    };
-    assert!(client < 10 && sent <= server && server <= timestamp);
-    assert_eq!(
-        (client_latency, server_latency),
-        (timestamp - server, server - sent)
-    );
+    let mut lines = text.lines();
+    let header = "timestamp,client_id,msg_id,server_created_at,client_created_at,client_latency,\
+                  server_latency";
+    assert_eq!(lines.next(), Some(header));
+    let mut replies = BTreeMap::new();
+    for line in lines {
+        let line: Vec<i64> = line.split(',').map(|it| it.parse().unwrap()).collect();
+        let [timestamp, client, message, server, sent, back, there] = line[..] else {
+            panic!("seven columns: {line:?}");
+        };
+        assert!(sent <= server && server <= timestamp, "{line:?}");
+        assert_eq!((back, there), (timestamp - server, server - sent));
+        let of_message: &mut Vec<i64> = replies.entry((client, message)).or_default();
+        of_message.push(sent);
+    }
+    // Ten clients with ten messages each, and two replies to each of these, sent when it was.
+    let clients: BTreeSet<i64> = replies.keys().map(|&(client, _)| client).collect();
+    assert_eq!(clients, (0..10).collect());
+    assert_eq!(replies.len(), 100);
+    let is_twice = |sent: &Vec<i64>| sent.len() == 2 && sent[0] == sent[1];
+    assert!(replies.values().all(is_twice), "{replies:?}");
 }
 
 #[test]

@@ -35,6 +35,24 @@ fn a_refused_port_is_a_result_with_its_reason() {
     assert!(matches!(outcome.ending, Ending::Died(_)));
 }
 
+#[test]
+fn errors_are_grouped_by_their_text() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ws://{}/", listener.local_addr().unwrap());
+    drop(listener);
+    let peer = Peer::start(Fault::CloseAfter(100));
+    let outcome = peer.load(|settings| {
+        settings.connections = 7;
+        settings.targets.push(Target::parse(&url).unwrap());
+        settings.stop = Stop::After(Duration::from_secs(60));
+    });
+    let errors = &outcome.cell.errors;
+    assert_eq!(errors.get("the server closed with 1011"), Some(&7));
+    let refused = errors.iter().filter(|(text, _)| text.contains("refused"));
+    let refused: Vec<u64> = refused.map(|(_, &count)| count).collect();
+    assert_eq!((refused, errors.len()), (vec![7], 2), "{errors:?}");
+}
+
 /// Neither the next attempt nor the patience with a server that takes some is waited for.
 #[test]
 fn a_server_that_is_not_there_is_awaited_for_as_long_as_the_run_would_send() {

@@ -78,6 +78,38 @@ fn the_stand_in_link_delays_both_ways() {
     assert_eq!(cell.link.as_ref().unwrap().kind, "stand-in");
 }
 
+/// The server reads its clock 20 ms after a message came, and answers 30 ms after that: no message
+/// can have been faster, and none has a round trip less than 30 ms longer than its one way.
+#[test]
+fn one_way_ends_at_the_clock_of_the_server_and_the_round_trip_at_the_reply() {
+    let (before, after) = (Duration::from_millis(20), Duration::from_millis(30));
+    let peer = Peer::start(Fault::AmplifyLate(2, before, after));
+    let outcome = peer.load(|settings| {
+        settings.workload = Workload::Amplify {
+            size: 300,
+            time_unit: TimeUnit::Microseconds,
+        };
+        settings.replies = 2;
+        settings.stop = Stop::Messages(100);
+    });
+    let latency = &outcome.cell.latency;
+    let one_way = latency.one_way.histogram().unwrap();
+    let round_trip = &latency.round_trip_seed;
+    assert_eq!((one_way.count(), round_trip.count()), (100, 200));
+    assert!(one_way.min_ns().unwrap() >= 20_000_000);
+    assert!(round_trip.min_ns().unwrap() >= 50_000_000);
+    // Each message has two of these, so that mean and percentiles can be compared, too. Values of
+    // the histograms are good to a thousandth.
+    let gap_ns: u32 = 29_500_000;
+    assert!(round_trip.mean_ns().unwrap() >= one_way.mean_ns().unwrap() + f64::from(gap_ns));
+    let gap_ns = u64::from(gap_ns);
+    for share in [0.5, 0.9, 0.99] {
+        let found = [round_trip, one_way].map(|it| it.quantile_ns(share).unwrap());
+        assert!(found[0] >= found[1] + gap_ns, "{share}: {found:?}");
+    }
+    assert!(round_trip.max_ns().unwrap() >= one_way.max_ns().unwrap() + gap_ns);
+}
+
 #[test]
 fn the_stand_in_link_slows_a_closed_loop() {
     let peer = Peer::start(Fault::None);

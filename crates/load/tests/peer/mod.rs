@@ -152,8 +152,8 @@ impl Peer {
         self.seen.arrivals.lock().unwrap().clone()
     }
 
-    /// How often each message came, where they are kept.
-    pub(crate) fn messages(&self) -> BTreeMap<Vec<u8>, u64> {
+    /// How often each message came, where they are kept, and whether as text.
+    pub(crate) fn messages(&self) -> BTreeMap<(bool, Vec<u8>), u64> {
         self.seen.messages.lock().unwrap().clone()
     }
 

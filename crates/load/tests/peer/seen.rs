@@ -15,8 +15,8 @@ pub(super) struct Seen {
     pub(super) farewells: Mutex<BTreeMap<(u16, String), u64>>,
     /// When each connection was accepted.
     pub(super) arrivals: Mutex<Vec<Instant>>,
-    /// How often each message came, where they are kept.
-    pub(super) messages: Mutex<BTreeMap<Vec<u8>, u64>>,
+    /// How often each message came, where they are kept, and whether as text.
+    pub(super) messages: Mutex<BTreeMap<(bool, Vec<u8>), u64>>,
     /// Messages that had come when the late connection was answered.
     pub(super) early: AtomicU64,
     /// Connections that were accepted and are not answered yet, and most that ever were.
@@ -44,7 +44,7 @@ impl Seen {
     }
 
     pub(super) fn keep(&self, message: &Message) {
-        let message = message.clone().into_data().to_vec();
+        let message = (message.is_text(), message.clone().into_data().to_vec());
         *self.messages.lock().unwrap().entry(message).or_default() += 1;
     }
 }
