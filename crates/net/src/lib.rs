@@ -23,7 +23,7 @@ mod timers;
 mod tls;
 
 // The public interface is:
-pub use buffer::{Plaintext, ReceiveBuffer};
+pub use buffer::{Plaintext, ReceiveBuffer, SpareBuffers, spare_buffer_bytes};
 pub use driver::{
     Completion, ConnectTarget, Driver, ListenerId, SocketId, Submission, Transport, Waker,
 };

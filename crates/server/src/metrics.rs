@@ -273,7 +273,7 @@ struct Metric<T> {
     counter: fn(&T) -> &Counter,
 }
 
-const WORKER_METRICS: [Metric<WorkerStats>; 11] = [
+const WORKER_METRICS: [Metric<WorkerStats>; 12] = [
     Metric {
         name: "moonwire_sockets",
         kind: "gauge",
@@ -333,6 +333,12 @@ const WORKER_METRICS: [Metric<WorkerStats>; 11] = [
         kind: "gauge",
         help: "Bytes in memory of the compressors that the connections of this worker share.",
         counter: |worker| &worker.compressor_bytes,
+    },
+    Metric {
+        name: "moonwire_spare_buffer_bytes",
+        kind: "gauge",
+        help: "Bytes in memory of the buffers that are kept for what connections send next.",
+        counter: |worker| &worker.spare_buffer_bytes,
     },
     Metric {
         name: "moonwire_plain_requests_total",

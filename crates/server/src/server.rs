@@ -293,6 +293,7 @@ impl Member {
     /// Virtual machines and drivers stay on the thread that made them.
     fn prepare(&self) -> Result<Worker<EpollDriver>, ServerError> {
         let driver = EpollDriver::new().map_err(ServerError::Worker)?;
+        self.shared.limits.spare_buffers.keep_on_this_thread();
         self.shared.mailboxes[self.worker].set_waker(driver.waker());
         self.shared.broadcasts[self.worker].set_waker(driver.waker());
         self.shared.done[self.worker].set_waker(driver.waker());

@@ -59,6 +59,8 @@ pub(crate) struct WorkerStats {
     pub(crate) memory_peak_bytes: Counter,
     /// Bytes that its compressors hold, which all of its connections share.
     pub(crate) compressor_bytes: Counter,
+    /// Bytes of the buffers that it keeps for what its connections send next.
+    pub(crate) spare_buffer_bytes: Counter,
     /// Plain requests that the server answered itself: /health and /metrics.
     pub(crate) requests: Counter,
     /// Handshakes that did not end in a connection, by reason.

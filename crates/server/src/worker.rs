@@ -26,7 +26,7 @@ use std::sync::Arc;
 use moonwire_lua::Effects;
 use moonwire_net::{
     Completion, Driver, Flushed, ListenerId, Plaintext, Session, SocketId, Time, Timers, Transport,
-    compressor_bytes,
+    compressor_bytes, spare_buffer_bytes,
 };
 use moonwire_proto::WORK_PER_CALL;
 use tracing::warn;
@@ -189,6 +189,8 @@ impl<D: Driver> Worker<D> {
         self.desk.stats.waiting_events.set(waiting_events);
         let compressor_bytes = compressor_bytes() as u64;
         self.desk.stats.compressor_bytes.set(compressor_bytes);
+        let spare_buffer_bytes = spare_buffer_bytes() as u64;
+        self.desk.stats.spare_buffer_bytes.set(spare_buffer_bytes);
         self.regulate_accepting(now);
         if let Phase::Draining { until } = self.phase
             && (now >= until || self.desk.connections.len() == 0)

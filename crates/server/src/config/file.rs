@@ -100,6 +100,8 @@ pub(super) struct LimitsTable {
     pub(super) handshakes_per_worker_max: Option<Number>,
     pub(super) handovers_per_worker_max: Option<Number>,
     pub(super) backlog: Option<Number>,
+    pub(super) spare_buffers_per_worker_max: Option<Number>,
+    pub(super) spare_buffer_bytes_max: Option<Number>,
     pub(super) receive_buffer_bytes: Option<Number>,
     pub(super) send_buffer_bytes: Option<Number>,
     pub(super) nodelay: Option<bool>,

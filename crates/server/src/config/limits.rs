@@ -231,6 +231,19 @@ fn sockets(
     limits.receive_buffer_bytes =
         number.buffer("receive_buffer_bytes", &table.receive_buffer_bytes)?;
     limits.send_buffer_bytes = number.buffer("send_buffer_bytes", &table.send_buffer_bytes)?;
+    let spare = &mut limits.spare_buffers;
+    spare.buffers_max = number.or(
+        "spare_buffers_per_worker_max",
+        &table.spare_buffers_per_worker_max,
+        spare.buffers_max,
+        0..=SPARE_BUFFERS_MAX,
+    )?;
+    spare.buffer_bytes_max = number.or(
+        "spare_buffer_bytes_max",
+        &table.spare_buffer_bytes_max,
+        spare.buffer_bytes_max,
+        1..=GIB,
+    )?;
     limits.nodelay = table.nodelay.unwrap_or(limits.nodelay);
     Ok(())
 }
@@ -423,3 +436,5 @@ const SOCKET_BUFFER_BYTES_MIN: usize = 4096;
 const SOCKET_BUFFER_BYTES_MAX: usize = GIB - 1;
 /// More than a listener accepts in a second.
 const HANDSHAKES_PER_S_MAX: u32 = 1_000_000;
+/// More than any worker has in use at once.
+const SPARE_BUFFERS_MAX: usize = handler::SLOTS_MAX;

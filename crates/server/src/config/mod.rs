@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use moonwire_lua::{Module, Protocol, Sandbox};
-use moonwire_net::TlsVersions;
+use moonwire_net::{SpareBuffers, TlsVersions};
 use moonwire_proto::DeflatePolicy;
 
 pub use build::check_log_filter;
@@ -188,6 +188,8 @@ pub struct Limits {
     pub receive_buffer_bytes: usize,
     /// The kernel's send buffer of each connection; zero: the kernel chooses and adapts it.
     pub send_buffer_bytes: usize,
+    /// The buffers for sending that each worker keeps for the next connection that says something.
+    pub spare_buffers: SpareBuffers,
     /// Whether small writes leave at once (TCP_NODELAY).
     pub nodelay: bool,
 }
@@ -237,6 +239,7 @@ impl Default for Limits {
             backlog: 4096,
             receive_buffer_bytes: 0,
             send_buffer_bytes: 0,
+            spare_buffers: SpareBuffers::default(),
             nodelay: true,
         }
     }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use moonwire_net::SpareBuffers;
 use moonwire_server::{Config, OutgoingTls, Overrides, Server, Service};
 
 use crate::fixture::Folder;
@@ -331,6 +332,18 @@ fn limits_are_checked() {
             "send_buffer_bytes = 4095",
             "send_buffer_bytes = 4095 must be from 4096 to 1073741823, or 0: the kernel chooses",
         ),
+        (
+            "spare_buffers_per_worker_max = 1048577",
+            "spare_buffers_per_worker_max = 1048577 must be from 0 to 1048576",
+        ),
+        (
+            "spare_buffer_bytes_max = 0",
+            "spare_buffer_bytes_max = 0 must be from 1 to 1073741824",
+        ),
+        (
+            "spare_buffer_bytes_max = 1073741825",
+            "spare_buffer_bytes_max = 1073741825 must be from 1 to 1073741824",
+        ),
         ("nodelay = 1", "`nodelay` has the wrong type: "),
         (
             "connection_memory_bytes_max = 17825791",
@@ -373,6 +386,12 @@ fn limits_fit_together_by_themselves() {
         "connections_per_source_max = 0\nhandshakes_per_source_per_s_max = 0\n\
          source_limits_exempt = []\nmessage_timeout_ms = 0",
     );
+    let spare = limits("spare_buffers_per_worker_max = 1048576\nspare_buffer_bytes_max = 1");
+    let SpareBuffers {
+        buffers_max,
+        buffer_bytes_max,
+    } = spare.spare_buffers;
+    assert_eq!((buffers_max, buffer_bytes_max), (1_048_576, 1));
     assert!(off.source_limits_exempt.is_empty() && off.message_timeout.is_zero());
 }
 

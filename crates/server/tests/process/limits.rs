@@ -296,6 +296,27 @@ fn unfinished_messages_together_meet_the_bound_of_their_worker() {
     );
 }
 
+/// What a worker keeps of the buffers from which it sent.
+#[test]
+fn a_worker_keeps_so_many_buffers_of_so_many_bytes() {
+    const MESSAGE: usize = 10_000;
+    let frame = MESSAGE + 4;
+    for (keys, kept) in [
+        ("", frame..=131_072),
+        ("spare_buffers_per_worker_max = 0\n", 0..=0),
+        // The buffer of a message grows to its frame, and not to less.
+        ("spare_buffer_bytes_max = 10003\n", 0..=10_003),
+        ("spare_buffer_bytes_max = 20008\n", frame..=20_008),
+    ] {
+        let server = limited(keys);
+        let mut client = server.connect("/echo");
+        client.ask(&"x".repeat(MESSAGE));
+        // A page is sent from a buffer as well, which may be the one of the message.
+        let bytes = server.metric("moonwire_spare_buffer_bytes", "worker");
+        assert!(kept.contains(&(bytes as usize)), "{keys}: {bytes}");
+    }
+}
+
 /// A page of another site may connect, but not in the name of a user of this one.
 #[test]
 fn cookies_of_another_site_are_refused() {
