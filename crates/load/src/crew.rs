@@ -62,6 +62,7 @@ impl Crew {
             stop: AtomicBool::new(false),
             handshakes: AtomicUsize::new(plan.scenario.connect_concurrency as usize),
             online: AtomicU64::new(0),
+            made: AtomicU64::new(0),
         });
         let (sender, reports) = channel();
         let mut crew = Self {
@@ -266,6 +267,7 @@ impl Crew {
     fn progress(&mut self, control: &mut Control<'_>, now: bool) {
         let now_ns = Time::monotonic().as_nanos();
         let connected = self.shared.online.load(Ordering::Relaxed);
+        let made = self.shared.made.load(Ordering::Relaxed);
         let Some(on_progress) = &mut control.on_progress else {
             return;
         };
@@ -294,6 +296,7 @@ impl Crew {
             sending: since(records.start_ns),
             sending_planned: self.plan.schedule.planned_ns().map(Duration::from_nanos),
             connected,
+            made: self.plan.is_short_lived().then_some(made),
             connections: u64::from(self.plan.scenario.connections_total()),
             sent: counters.sent,
             planned: self.plan.scenario.messages_planned(),

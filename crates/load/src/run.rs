@@ -38,6 +38,9 @@ pub struct Progress {
     pub sending_planned: Option<Duration>,
     /// Connections up now.
     pub connected: u64,
+    /// Connections that came up so far, those included that have ended; `None` where a connection
+    /// makes no room for another one.
+    pub made: Option<u64>,
     /// Connections the scenario wants.
     pub connections: u64,
     /// Messages sent so far.

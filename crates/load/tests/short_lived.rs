@@ -4,7 +4,7 @@ mod peer;
 
 use std::time::Duration;
 
-use moonwire_load::{Ending, Outcome, Reconnect, Settings, Stop};
+use moonwire_load::{Control, Ending, Outcome, Progress, Reconnect, Scenario, Settings, Stop, run};
 use moonwire_report::Verdict;
 use peer::{Fault, Peer, closed};
 
@@ -138,4 +138,32 @@ fn a_silent_server_does_not_hold_the_run_up() {
     };
     assert!(sentence.contains("no reply came for 10 s"), "{sentence}");
     assert_eq!(outcome.verdict(), Verdict::Invalid);
+}
+
+#[test]
+fn progress_tells_how_many_were_made_and_not_only_how_many_are_open() {
+    let peer = Peer::start(Fault::None);
+    let scenario = Scenario::new(Settings {
+        connections: 150,
+        messages_per_connection: Some(1),
+        connect_rate: Some(50.0),
+        barrier: false,
+        stop: Stop::Schedule,
+        ..peer.settings()
+    });
+    let mut told = Vec::new();
+    let mut on_progress = |progress: &Progress| told.push((progress.made, progress.connected));
+    let mut control = Control {
+        on_progress: Some(&mut on_progress),
+        ..Control::default()
+    };
+    let settings = scenario.unwrap();
+    assert_eq!(run(&settings, &mut control).unwrap().cell.connects.ok, 150);
+    assert!(told.is_sorted_by_key(|(made, _)| *made), "{told:?}");
+    // Between the first and the last connection is time for a report.
+    let between = told.iter().filter(|(made, connected)| {
+        let made = made.expect("each connection makes room for the next one");
+        (1..150).contains(&made) && *connected < made
+    });
+    assert!(between.count() >= 1, "{told:?}");
 }

@@ -259,6 +259,7 @@ mod tests {
             sending: Duration::from_secs(2),
             sending_planned: None,
             connected: 100,
+            made: None,
             connections: 100,
             sent: received,
             planned: None,

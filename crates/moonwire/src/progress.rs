@@ -122,13 +122,22 @@ fn sentence(progress: &Progress) -> String {
     match progress.phase {
         Phase::Connecting => format!("connecting {connected}/{connections}{trouble}"),
         Phase::Sending => format!(
-            "{connected} connected, {sent} sent, {received} received{}{trouble}{}",
+            "{connected} connected{}, {sent} sent, {received} received{}{trouble}{}",
+            made(progress),
             latency(progress.response_ns),
             time_left(progress),
         ),
         Phase::Draining => format!("awaiting replies: {sent} sent, {received} received{trouble}"),
         Phase::Closing => format!("closing {connected} connections{trouble}"),
     }
+}
+
+/// How many connections were made, where each makes room for the next one.
+fn made(progress: &Progress) -> String {
+    let of = progress.connections;
+    progress
+        .made
+        .map_or_else(String::new, |made| format!(", {made} of {of} made"))
 }
 
 fn latency(response_ns: Option<(u64, u64)>) -> String {
@@ -165,3 +174,32 @@ fn share(progress: &Progress) -> f64 {
 
 /// Pause between two lines of the log.
 const LOG_GAP: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_that_make_room_are_counted() {
+        let mut progress = Progress {
+            phase: Phase::Sending,
+            elapsed: Duration::from_secs(3),
+            sending: Duration::from_secs(3),
+            sending_planned: None,
+            connected: 7,
+            made: None,
+            connections: 30_000,
+            sent: 1201,
+            planned: Some(30_000),
+            received: 1200,
+            errors: 0,
+            response_ns: None,
+            response_steps: Vec::new(),
+        };
+        let expected = "7 connected, 1201 sent, 1200 received";
+        assert_eq!(sentence(&progress), expected);
+        progress.made = Some(1201);
+        let expected = "7 connected, 1201 of 30000 made, 1201 sent, 1200 received";
+        assert_eq!(sentence(&progress), expected);
+    }
+}

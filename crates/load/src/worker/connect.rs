@@ -139,6 +139,7 @@ impl<D: Driver> Worker<D> {
         self.up += 1;
         self.timers.disarm(index);
         self.shared.online.fetch_add(1, Ordering::Relaxed);
+        self.shared.made.fetch_add(1, Ordering::Relaxed);
         let intended_ns = self.intended_ns(self.clients[index as usize].number);
         let tally = &mut self.desk.tally;
         tally.counters.connects_ok += 1;

@@ -19,6 +19,8 @@ pub(crate) struct Shared {
     pub(crate) handshakes: AtomicUsize,
     /// Connections that are up.
     pub(crate) online: AtomicU64,
+    /// Connections that came up.
+    pub(crate) made: AtomicU64,
 }
 
 /// What a worker tells.
