@@ -100,6 +100,7 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
     if config.workers == 0 && !overrides.listen.is_empty() {
         output::remark("--listen is not used: with workers = 0 nobody can connect");
     }
+    config.remarks.iter().for_each(|line| output::remark(line));
     config.log = log_filter(log)?.unwrap_or(config.log);
     config.log_format = log_format.unwrap_or(config.log_format);
     if check {

@@ -22,11 +22,14 @@ use crate::signals;
 /// Runs the load, prints its summary and writes what was asked for.
 pub(crate) fn run(args: LoadArgs) -> Result<Exit> {
     let scenario = Scenario::new(settings::resolve(&args)?)?;
-    if args.connections.cacert.is_some()
-        && !args.output.quiet
-        && !scenario.targets.iter().any(Target::is_secure)
-    {
-        output::remark("--cacert is not used: no URL is a wss:// one");
+    let trust = [
+        ("--cacert", args.connections.cacert.is_some()),
+        ("--insecure", args.connections.insecure),
+    ];
+    let is_plain = !scenario.targets.iter().any(Target::is_secure);
+    let unused = trust.into_iter().filter(|(_, is_given)| *is_given);
+    for (flag, _) in unused.filter(|_| is_plain && !args.output.quiet) {
+        output::remark(&format!("{flag} is not used: no URL is a wss:// one"));
     }
     if args.echo {
         return echo(&scenario, args.output.quiet);

@@ -50,6 +50,9 @@ pub(super) fn config(text: &Text<'_>, overrides: &Overrides) -> Result<Config, C
             0 => Vec::new(),
             _ => listen(text, &file.server, overrides)?,
         },
+        remarks: unused_listen(text, &file.server, workers)
+            .into_iter()
+            .collect(),
         workers,
         acl: acl(text, &file.server.acl)?,
         on_broken_service,
@@ -152,6 +155,15 @@ fn listen(
     }
     let error = |sentence: String| ConfigError::new(format!("--listen: {sentence}"));
     addresses(&overrides.listen, &error)
+}
+
+/// That the file says where to listen although nobody does.
+fn unused_listen(text: &Text<'_>, table: &ServerTable, workers: usize) -> Option<String> {
+    let listen = table.listen.as_ref().filter(|_| workers == 0)?;
+    // What an installation of LAppS is converted to names an address always.
+    text.file?;
+    let sentence = "`listen` is not used: with workers = 0 nobody can connect";
+    Some(text.error(listen.span(), sentence).to_string())
 }
 
 fn configured_listen(

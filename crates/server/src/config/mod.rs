@@ -35,9 +35,12 @@ use limits::{MIB, memory_bytes, write_queue_bytes};
 /// The whole configuration of one server.
 #[derive(Debug)]
 pub struct Config {
-    /// Where to listen; at least one. A port of 0 asks the kernel for one.
+    /// Where to listen; at least one if there are workers. A port of 0 asks the kernel for one.
     pub listen: Vec<SocketAddr>,
-    /// Threads, each with its own driver, listeners and service instances; at least 1.
+    /// What is written in the file and has no effect: a sentence each, with its place.
+    pub remarks: Vec<String>,
+    /// Threads, each with its own driver, listeners and service instances; with 0 nobody can
+    /// connect.
     pub workers: usize,
     /// What to log, as `RUST_LOG` says it (`info`, `moonwire_server=debug,warn`).
     pub log: String,
