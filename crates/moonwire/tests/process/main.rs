@@ -19,6 +19,7 @@ mod lab;
 mod lapps;
 mod live_counters;
 mod load_options;
+mod load_runs;
 mod no_effect;
 mod results;
 mod scenario_files;

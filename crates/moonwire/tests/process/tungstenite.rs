@@ -1,7 +1,7 @@
 //! tokio-tungstenite on both sides: a client of our server, and a server for our generator.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use futures_util::{SinkExt, StreamExt};
 use rustls::pki_types::ServerName;
@@ -100,6 +100,25 @@ async fn echo(stream: impl AsyncRead + AsyncWrite + Unpin, server: &Server) {
 /// An echo server of tokio-tungstenite in a thread that lives as long as the tests.
 pub(crate) struct Echo {
     pub(crate) url: String,
+    seen: Arc<Mutex<Seen>>,
+}
+
+/// What it saw of its clients.
+#[derive(Default)]
+struct Seen {
+    messages: u64,
+    /// Code and reason of each closing frame.
+    farewells: Vec<(u16, String)>,
+}
+
+impl Seen {
+    fn note(&mut self, message: &Message) {
+        self.messages += u64::from(message.is_text() || message.is_binary());
+        if let Message::Close(Some(frame)) = message {
+            let farewell = (frame.code.into(), frame.reason.to_string());
+            self.farewells.push(farewell);
+        }
+    }
 }
 
 impl Echo {
@@ -108,29 +127,42 @@ impl Echo {
         listener.set_nonblocking(true).unwrap();
         let scheme = if tls.is_some() { "wss" } else { "ws" };
         let url = format!("{scheme}://{}", listener.local_addr().unwrap());
-        std::thread::spawn(move || runtime().block_on(serve(listener, tls)));
-        Self { url }
+        let seen = Arc::<Mutex<Seen>>::default();
+        let noted = Arc::clone(&seen);
+        std::thread::spawn(move || runtime().block_on(serve(listener, tls, noted)));
+        Self { url, seen }
+    }
+
+    /// Messages that it was sent.
+    pub(crate) fn messages(&self) -> u64 {
+        self.seen.lock().unwrap().messages
+    }
+
+    /// Code and reason of each closing frame that it was sent.
+    pub(crate) fn farewells(&self) -> Vec<(u16, String)> {
+        self.seen.lock().unwrap().farewells.clone()
     }
 }
 
-async fn serve(listener: std::net::TcpListener, tls: Option<TlsAcceptor>) {
+async fn serve(listener: std::net::TcpListener, tls: Option<TlsAcceptor>, seen: Arc<Mutex<Seen>>) {
     let listener = TcpListener::from_std(listener).unwrap();
     while let Ok((stream, _)) = listener.accept().await {
         stream.set_nodelay(true).unwrap();
-        let tls = tls.clone();
+        let (tls, seen) = (tls.clone(), Arc::clone(&seen));
         tokio::spawn(async move {
             match tls {
-                Some(tls) => reply(tls.accept(stream).await.unwrap()).await,
-                None => reply(stream).await,
+                Some(tls) => reply(tls.accept(stream).await.unwrap(), &seen).await,
+                None => reply(stream, &seen).await,
             }
         });
     }
 }
 
-async fn reply(stream: impl AsyncRead + AsyncWrite + Unpin) {
+async fn reply(stream: impl AsyncRead + AsyncWrite + Unpin, seen: &Mutex<Seen>) {
     let mut socket = accept_async(stream).await.unwrap();
     while let Some(Ok(message)) = socket.next().await {
         let echoed = message.is_text() || message.is_binary();
+        seen.lock().unwrap().note(&message);
         if echoed && socket.send(message).await.is_err() {
             break;
         }
