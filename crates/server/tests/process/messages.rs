@@ -117,24 +117,33 @@ fn amplify_answers_as_often_as_it_is_told() {
     )
     .start();
     let mut client = server.connect("/amplify");
-    client.send(
-        TEXT,
-        br#"{"client_id":7,"msg_id":1,"msg":"x","created_at":1}"#,
-    );
-    for _ in 0..3 {
-        let reply: serde_json::Value = serde_json::from_str(client.receive().text()).unwrap();
-        assert_eq!(
-            (&reply["client_id"], &reply["client_ts"]),
-            (&7.into(), &1.into())
-        );
-        // Microseconds since 1970: more than 2020 has, and whole.
-        assert!(
-            reply["server_latency"].as_u64().unwrap() > 1_577_836_800_000_000,
-            "{reply}"
-        );
+    for opcode in [TEXT, BINARY] {
+        let sent_us = wall_us() - 5_000_000;
+        let message =
+            format!(r#"{{"client_id":7,"msg_id":12,"msg":"filler","created_at":{sent_us}}}"#);
+        let before_us = wall_us();
+        client.send(opcode, message.as_bytes());
+        for _ in 0..3 {
+            let frame = client.receive();
+            assert_eq!(frame.opcode, opcode);
+            let reply: serde_json::Value = serde_json::from_slice(&frame.payload).unwrap();
+            let created_us = reply["created_at"].as_u64().unwrap();
+            assert!((before_us..=wall_us()).contains(&created_us), "{reply}");
+            let expected = serde_json::json!({
+                "client_id": 7, "msg_id": 12, "msg": "filler", "client_ts": sent_us,
+                "created_at": created_us, "server_latency": created_us - sent_us,
+            });
+            assert_eq!(reply, expected);
+        }
     }
     client.send(TEXT, b"not json");
     assert_eq!(client.receive().code(), 1007);
+}
+
+/// Microseconds since 1970.
+fn wall_us() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    u64::try_from(since.unwrap().as_micros()).unwrap()
 }
 
 #[test]

@@ -38,6 +38,25 @@ fn a_plain_get_of_a_service_is_426() {
 }
 
 #[test]
+fn an_offer_of_compression_is_taken_only_by_who_has_it_turned_on() {
+    let server = Folder::new(
+        "[services.echo]\ntarget = '/echo'\n[services.echo.deflate]\n\
+         [services.amplify]\ntarget = '/amplify'\n",
+    )
+    .start();
+    let offer = "Sec-WebSocket-Extensions: permessage-deflate\r\n";
+    for (target, fields, is_taken) in [
+        ("/echo", offer, true),
+        ("/echo", "", false),
+        ("/amplify", offer, false),
+    ] {
+        let (_, head) = Client::upgrade(server.address, target, fields).unwrap();
+        let has_field = head.contains("Sec-WebSocket-Extensions: permessage-deflate");
+        assert_eq!(has_field, is_taken, "{target}: {head}");
+    }
+}
+
+#[test]
 fn health_is_200() {
     let server = Fixture::shipped();
     let response = Client::get(server.address, "/health");

@@ -1,6 +1,6 @@
 //! Pings of the server, and what it tells of them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::client::{Client, Frame, PING, PONG, TEXT};
 use crate::fixture::{EXECUTIONS, Folder};
@@ -57,6 +57,47 @@ fn a_connection_that_is_not_idle_is_not_pinged_unless_it_is_asked_for() {
         assert_eq!(client.ask("busy").text(), "busy");
     }
     assert_eq!(server.metric(NAMES[0], "service=\"echo\""), 0);
+}
+
+/// The mode that saves bandwidth: whoever says something is known to be there.
+#[test]
+fn only_silence_is_pinged_and_an_answer_is_as_good_as_a_message() {
+    const IDLE: Duration = Duration::from_millis(1000);
+    let server = Folder::new(
+        "[server]\nworkers = 1\n[limits]\nidle_timeout_ms = 1000\npong_timeout_ms = 20_000\n\
+         [services.echo]\ntarget = '/echo'\n",
+    )
+    .start();
+    let mut client = server.connect("/echo");
+    let begun = Instant::now();
+    let mut said = begun;
+    while begun.elapsed() < IDLE * 3 / 2 {
+        said = Instant::now();
+        // A ping would come before what is asked for.
+        assert_eq!(client.ask("busy").text(), "busy");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    for _ in 0..2 {
+        let ping = client.receive();
+        assert_eq!(ping.opcode, PING);
+        assert!(said.elapsed() >= IDLE, "{:?}", said.elapsed());
+        said = Instant::now();
+        client.send(PONG, &ping.payload);
+    }
+    assert_eq!(client.ask("still here").text(), "still here");
+    assert_eq!(server.metric(NAMES[0], "service=\"echo\""), 2);
+}
+
+#[test]
+fn nobody_is_pinged_where_there_is_no_idle_timeout() {
+    let server = Folder::new(
+        "[server]\nworkers = 1\n[limits]\nidle_timeout_ms = 0\npong_timeout_ms = 1\n\
+         [services.echo]\ntarget = '/echo'\n",
+    )
+    .start();
+    let mut client = server.connect("/echo");
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(client.ask("silent so far").text(), "silent so far");
 }
 
 /// The next frame of this kind. A ping before it is given up, and comes again.
