@@ -37,6 +37,33 @@ fn every_contestant_serves_or_sends_messages() {
     assert!(failed.is_empty(), "{}", failed.concat());
 }
 
+/// Those of uwebsocket-benchmark, behind one client that asks the same of each.
+#[test]
+fn three_servers_are_interchangeable_behind_one_client() {
+    let folder = tempfile::tempdir().unwrap();
+    let servers = ["axum", "uwebsockets-cpp", "uwebsockets-js/1-thread"];
+    let mut lab = moonwire();
+    lab.args(["lab", "latency", "--contestants", &servers.join(",")]);
+    lab.args("--connections 20 --batches 2 --rounds 1 --ceiling 0s --tls off --json -".split(' '));
+    let outcome = run(lab.arg("--out").arg(folder.path().join("out")));
+    let json: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    let cells = json["cells"].as_array().unwrap();
+    let names = cells
+        .iter()
+        .map(|cell| cell["contestant"].as_str().unwrap());
+    let mut names: Vec<&str> = names.collect();
+    names.sort_unstable();
+    assert_eq!(names, servers, "{json}");
+    for cell in cells {
+        let messages = &cell["messages"];
+        assert_eq!(messages["sent"], 40, "{cell}");
+        // Four replies to each, with the server's clock in them.
+        assert_eq!(messages["received"], 160, "{cell}");
+        assert_eq!(messages["corrupt"], 0, "{cell}");
+        assert_eq!(cell["latency"]["one_way"]["count"], 40, "{cell}");
+    }
+}
+
 /// What a generator of somebody else's measures of the same processes is near what ours does.
 #[test]
 fn another_generator_sends_the_same_load_and_stands_beside_ours() {

@@ -1,5 +1,6 @@
 //! Battles as a user meets them: rounds of contestants that are always here.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -87,6 +88,57 @@ fn every_contestant_has_a_cell_in_each_round_and_serves_every_connection() {
     report.arg("report").arg(folder.path().join("run.json"));
     let drawn = run(report.arg("--out").arg(folder.path().join("again")));
     assert_eq!(drawn.code, Some(0), "{drawn:?}");
+}
+
+/// Nothing of one cell is left in another one: each has processes of its own, at the server and at
+/// the proxy.
+#[test]
+fn servers_and_proxies_are_started_again_for_each_cell() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = env!("CARGO_BIN_EXE_moonwire");
+    for (kind, name) in [("server", "behind"), ("proxy", "before")] {
+        let own = folder.path().join(name);
+        fs::create_dir(&own).unwrap();
+        // What is to be a proxy answers itself, which the lab does not mind.
+        let start = |tls: &str| {
+            let started = own.join("started").display().to_string();
+            let script = format!(
+                "echo $$ >> {started}; exec {program} serve --listen {{address}}:{{port}} {tls}"
+            );
+            json!(["sh", "-c", script])
+        };
+        let table = |scheme: &str, tls: &str| {
+            let url = match kind {
+                "server" => format!("url = '{scheme}://{{address}}:{{port}}/echo'\n"),
+                _ => String::new(),
+            };
+            format!("start = {}\n{url}", start(tls))
+        };
+        let description = format!(
+            "kind = '{kind}'\ndescription = 'says who it is'\nversion = ['echo', '7']\n\
+             ready = 'listening on'\n[plain]\n{}[tls]\n{}",
+            table("ws", ""),
+            table("wss", "--dev-tls")
+        );
+        fs::write(own.join("contestant.toml"), description).unwrap();
+    }
+    let mut lab = moonwire();
+    lab.arg("lab").arg("--contestant-folder").arg(folder.path());
+    lab.args("battle-shortlived --contestants none,before --backend behind".split(' '));
+    lab.args("--connections 20,40 --open-max 10 --rounds 2 --tls both --ceiling 0s".split(' '));
+    lab.arg("--json").arg(folder.path().join("run.json"));
+    let outcome = run(lab.arg("--out").arg(folder.path().join("out")));
+    assert!(matches!(outcome.code, Some(0 | INVALID)), "{outcome:?}");
+    let cells = run_file(folder.path());
+    let cells = cells["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 2 * 2 * 2 * 2, "{outcome:?}");
+    let started = |name: &str| {
+        let said = fs::read_to_string(folder.path().join(name).join("started")).unwrap();
+        let ids: BTreeSet<String> = said.lines().map(str::to_owned).collect();
+        (said.lines().count(), ids.len())
+    };
+    assert_eq!(started("behind"), (16, 16), "{outcome:?}");
+    assert_eq!(started("before"), (8, 8), "{outcome:?}");
 }
 
 /// What others read: the schema, JUnit XML, pictures, a text for a pull request.

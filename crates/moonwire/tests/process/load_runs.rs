@@ -33,6 +33,41 @@ fn plain_and_tls_are_loaded_in_one_run() {
     assert_eq!(plain.gauge("moonwire_messages_in_total"), 120);
 }
 
+/// By default the service answers four times, and the generator expects that.
+#[test]
+fn the_amplifying_service_is_measured_in_both_directions() {
+    let server = Server::moonwire(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let (file, csv) = (
+        folder.path().join("run.json"),
+        folder.path().join("raw.csv"),
+    );
+    let mut load = moonwire();
+    load.arg("load").arg(format!("{}/amplify", server.url));
+    load.args(["--payload", "amplify", "-c", "5", "-n", "100"]);
+    load.arg("--csv").arg(&csv).arg("--json").arg(&file);
+    let outcome = run(&mut load);
+    assert!(matches!(outcome.code, Some(0 | INVALID)), "{outcome:?}");
+    let json: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    let messages = &json["messages"];
+    let counts = ["sent", "received", "corrupt"].map(|name| messages[name].as_u64());
+    assert_eq!(counts, [100, 400, 0].map(Some), "{json}");
+    assert_eq!(fs::read_to_string(csv).unwrap().lines().count(), 401);
+    let mut lines = outcome.stdout.lines().map(str::trim_start);
+    let header = lines.find(|line| line.starts_with("mean ")).unwrap();
+    let columns: Vec<&str> = header.split_whitespace().collect();
+    for column in ["mean", "max", "min", "p50", "p90", "p99"] {
+        assert!(columns.contains(&column), "{header}");
+    }
+    for (row, count) in [("one-way ", "100"), ("round trip, seed ", "400")] {
+        let line = outcome
+            .stdout
+            .lines()
+            .find(|line| line.trim_start().starts_with(row));
+        assert!(line.unwrap().ends_with(count), "{outcome:?}");
+    }
+}
+
 #[test]
 fn a_certificate_that_nobody_trusts_is_accepted_on_request_only() {
     let folder = tempfile::tempdir().unwrap();
