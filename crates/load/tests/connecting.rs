@@ -21,6 +21,35 @@ fn no_more_handshakes_are_under_way_than_asked_for() {
     }
 }
 
+/// One handshake after the other, though all are due at once.
+#[test]
+fn the_wait_for_a_place_is_in_the_response_of_a_handshake_and_in_nothing_else() {
+    for rate in [Some(100_000.0), None] {
+        let peer = Peer::start(Fault::Gate(1));
+        let outcome = peer.load(|settings| {
+            settings.connections = 20;
+            settings.connect_concurrency = 1;
+            settings.connect_rate = rate;
+        });
+        let handshake = outcome.cell.handshake;
+        assert_eq!(handshake.total.count(), 20);
+        let all_ns = 20.0 * handshake.total.mean_ns().unwrap();
+        match rate {
+            Some(_) => {
+                assert_eq!(handshake.response.count(), 20);
+                let last_ns = handshake.response.max_ns().unwrap();
+                // The histogram is good to a thousandth, and the last one was due within a ms.
+                assert!(last_ns as f64 > 0.95 * all_ns, "{last_ns} of {all_ns}");
+            }
+            None => {
+                assert!(handshake.response.is_empty());
+                let online_ms = outcome.cell.connects.all_online_ms.unwrap();
+                assert!(online_ms * 1e6 > 0.95 * all_ns, "{online_ms} of {all_ns}");
+            }
+        }
+    }
+}
+
 #[test]
 fn nothing_is_sent_before_all_are_connected() {
     for pacing in [closed(2), open(2000.0, None)] {

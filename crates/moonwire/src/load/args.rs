@@ -52,7 +52,9 @@ pub(crate) struct ConnectionArgs {
     /// Start each connection later by a random time below this one
     #[arg(long, value_name = "DURATION", value_parser = quantity::duration)]
     pub(crate) start_delay: Option<Duration>,
-    /// Handshakes in flight at once, 0 for no limit; 128 unless a --conn-rate is given
+    /// Handshakes in flight at once, 0 for no limit; 128 unless a --conn-rate is given. What a
+    /// connection waits for one of these places is no part of its handshake; with --conn-rate,
+    /// --conn-group or --start-delay it is part of the handshake response
     #[arg(long, value_name = "N", value_parser = quantity::count)]
     pub(crate) conn_concurrency: Option<u64>,
     /// Send on each connection as soon as it is open instead of waiting for all of them
