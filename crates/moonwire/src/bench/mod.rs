@@ -5,11 +5,12 @@ mod watch;
 
 use anyhow::{Context, Result, anyhow};
 use moonwire_lab::{BenchEnding, BenchSpec, CpuLimits, bench};
+use moonwire_load::Target;
 
 pub(crate) use self::args::BenchArgs;
 use self::watch::Watch;
 use crate::exit::Exit;
-use crate::load::{check_batches, seed_default, time_unit};
+use crate::load::{announce_unused_trust, check_batches, seed_default, time_unit};
 use crate::output;
 use crate::signals;
 use crate::sweep;
@@ -19,6 +20,10 @@ pub(crate) fn run(args: BenchArgs) -> Result<Exit> {
     let spec = spec(&args)?;
     if let Some(path) = &args.json {
         output::check_writable(path)?;
+    }
+    let url = args.url.as_deref().map(Target::parse).transpose()?;
+    if !args.quiet && !url.is_some_and(|url| url.is_secure()) {
+        announce_unused_trust("--insecure", args.insecure);
     }
     output::announce_replacement(args.out.as_deref(), args.quiet);
     let stop = signals::stop_on_interrupt()?;

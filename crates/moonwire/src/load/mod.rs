@@ -22,14 +22,10 @@ use crate::signals;
 /// Runs the load, prints its summary and writes what was asked for.
 pub(crate) fn run(args: LoadArgs) -> Result<Exit> {
     let scenario = Scenario::new(settings::resolve(&args)?)?;
-    let trust = [
-        ("--cacert", args.connections.cacert.is_some()),
-        ("--insecure", args.connections.insecure),
-    ];
-    let is_plain = !scenario.targets.iter().any(Target::is_secure);
-    let unused = trust.into_iter().filter(|(_, is_given)| *is_given);
-    for (flag, _) in unused.filter(|_| is_plain && !args.output.quiet) {
-        output::remark(&format!("{flag} is not used: no URL is a wss:// one"));
+    if !args.output.quiet && !scenario.targets.iter().any(Target::is_secure) {
+        let connections = &args.connections;
+        announce_unused_trust("--cacert", connections.cacert.is_some());
+        announce_unused_trust("--insecure", connections.insecure);
     }
     if args.echo {
         return echo(&scenario, args.output.quiet);
@@ -78,6 +74,13 @@ pub(crate) fn run(args: LoadArgs) -> Result<Exit> {
         content: Content::Load(Box::new(outcome.cell)),
     };
     Ok(output::exit_after(exit, publish(&run, &args.output)))
+}
+
+/// Says of a flag about certificates that nobody will show one.
+pub(crate) fn announce_unused_trust(flag: &str, is_given: bool) {
+    if is_given {
+        output::remark(&format!("{flag} is not used: no URL is a wss:// one"));
+    }
 }
 
 /// Echoes on one connection; what ended it in one line.

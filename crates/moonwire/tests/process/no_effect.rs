@@ -24,6 +24,23 @@ fn trust_without_a_url_of_tls_is_not_used() {
 }
 
 #[test]
+fn nor_is_it_in_a_bench() {
+    // Nobody listens there, which is known once the line is said.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let folder = tempfile::tempdir().unwrap();
+    for (scheme, is_said) in [("ws", true), ("wss", false)] {
+        let mut bench = moonwire();
+        bench.args(["bench", "-k", "--clients", "1", "--batches", "1"]);
+        bench.args(["--url", &format!("{scheme}://{address}/")]);
+        let outcome = run(bench.arg("--out").arg(folder.path().join(scheme)));
+        let sentence = "--insecure is not used: no URL is a wss:// one\n";
+        assert_eq!(outcome.stderr.contains(sentence), is_said, "{outcome:?}");
+    }
+}
+
+#[test]
 fn an_address_without_workers_is_not_used() {
     let folder = tempfile::tempdir().unwrap();
     let tick = "return { init = function() end, run = function() end }";
