@@ -368,7 +368,14 @@ impl LoadKnobs {
             messages_per_connection: per_connection,
             open_max: self.open_max,
             think: self.think,
-            stagger: self.stagger,
+            stagger: self.stagger.or(match pacing {
+                // Batches make a steady load unless the scenario says otherwise.
+                Pacing::Batches { wait, .. } => Some(wait),
+                Pacing::Closed { .. }
+                | Pacing::Open { .. }
+                | Pacing::Hold
+                | Pacing::Stages { .. } => None,
+            }),
             workload: match self.service {
                 Service::Echo | Service::Broadcast => Workload::Echo {
                     size,

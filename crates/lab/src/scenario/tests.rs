@@ -38,6 +38,48 @@ fn flags_take_the_place_of_what_the_file_says() {
     assert_eq!(loads[0].settings.messages_per_connection, Some(1));
 }
 
+/// Each wait is spread over itself: a stagger of one of them would not fit the others.
+#[test]
+fn batches_of_several_waits_are_each_staggered_over_their_own() {
+    let times = |knobs: &[(&str, &str)]| {
+        let loads = LabScenario::of_name("latency", &flags(knobs))
+            .unwrap()
+            .loads();
+        let each = loads.iter().map(|load| {
+            let of = &load.parameters;
+            assert_eq!(
+                load.settings.stagger.map(|it| it.as_secs_f64() * 1e3),
+                of.stagger_ms
+            );
+            (of.wait_ms.unwrap(), of.stagger_ms.unwrap(), of.key())
+        });
+        each.collect::<Vec<_>>()
+    };
+    let [short, long] = &times(&[("connections", "5"), ("wait", "100ms,1s")])[..] else {
+        panic!("two loads")
+    };
+    assert_eq!((short.0, short.1), (100.0, 100.0));
+    assert_eq!((long.0, long.1), (1000.0, 1000.0));
+    assert_ne!(short.2, long.2);
+    let told = times(&[
+        ("connections", "5"),
+        ("wait", "100ms,1s"),
+        ("stagger", "50ms"),
+    ]);
+    assert!(
+        told.iter().all(|(_, stagger, _)| *stagger == 50.0),
+        "{told:?}"
+    );
+    let wrong = flags(&[("wait", "100ms,1s"), ("stagger", "1s")]);
+    let sentence = LabScenario::of_name("latency", &wrong)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        sentence.contains("a stagger of 1s is longer than the wait of 100ms"),
+        "{sentence}"
+    );
+}
+
 #[test]
 fn ways_to_connect_are_varied_and_told_apart() {
     let scenario = LabScenario::of_name("reconnect-storm", &[]).unwrap();

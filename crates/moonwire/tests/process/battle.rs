@@ -315,6 +315,51 @@ fn clients_of_a_server_that_is_killed_come_back_to_the_new_one() {
     assert!(shortest_us > 200_000.0, "it was down for 200 ms: {cell}");
 }
 
+/// One command, every combination: each has the messages that its batches come to.
+#[test]
+fn a_sweep_over_connections_batches_and_waits_is_one_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lab = moonwire();
+    lab.args([
+        "lab",
+        "latency",
+        "--contestants",
+        "moonwire",
+        "--rounds",
+        "1",
+    ]);
+    lab.args([
+        "--connections",
+        "4,8",
+        "--batch",
+        "1,2",
+        "--wait",
+        "50ms,200ms",
+    ]);
+    lab.args(["--batches", "2", "--replies", "3", "--ceiling", "0s"]);
+    lab.arg("--out").arg(folder.path().join("out"));
+    lab.arg("--json").arg(folder.path().join("run.json"));
+    let outcome = run(&mut lab);
+    assert!(matches!(outcome.code, Some(0 | INVALID)), "{outcome:?}");
+    let json = run_file(folder.path());
+    let mut combinations = Vec::new();
+    for cell in json["cells"].as_array().unwrap() {
+        let of = |name: &str| cell[name].as_f64().unwrap();
+        assert_eq!(of("stagger_ms"), of("wait_ms"), "{cell}");
+        let messages = of("clients") * of("batch") * 2.0;
+        assert_eq!(cell["messages"]["sent"].as_f64(), Some(messages), "{cell}");
+        assert_eq!(
+            cell["messages"]["received"].as_f64(),
+            Some(messages * 3.0),
+            "{cell}"
+        );
+        combinations.push(["clients", "batch", "wait_ms"].map(|name| of(name) as u64));
+    }
+    combinations.sort_unstable();
+    let all = [4, 8].map(|c| [1, 2].map(|b| [50, 200].map(|w| [c, b, w])));
+    assert_eq!(combinations, all.concat().concat());
+}
+
 #[test]
 fn subscribers_hear_what_is_published_over_a_link() {
     let folder = tempfile::tempdir().unwrap();
