@@ -9,6 +9,9 @@ use moonwire_report::check_run_place;
 use crate::exit::Exit;
 use crate::report::RUN_FILE;
 
+/// Names the folder of the results of a lab and of a bench where no `--out` does.
+pub(crate) const OUT_VARIABLE: &str = "MOONWIRE_OUT";
+
 /// One sentence about what is wrong, on stderr.
 pub(crate) fn complain(sentence: &str) {
     remark(&format!("moonwire: {sentence}"));

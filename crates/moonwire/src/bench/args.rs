@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::load::TimeUnit;
+use crate::output::OUT_VARIABLE;
 use moonwire_load::quantity;
 
 /// Measure how a server's latency behaves as clients grow, and draw the report.
@@ -99,7 +100,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// Results folder instead of results/<time>-<name>
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = OUT_VARIABLE)]
     pub(crate) out: Option<PathBuf>,
     /// Stream one line per reply into a CSV of each cell beside the report
     #[arg(long)]

@@ -8,6 +8,7 @@ use moonwire_load::quantity;
 
 use super::agent::AgentArgs;
 use super::null::NullServerArgs;
+use crate::output::OUT_VARIABLE;
 
 /// Measure contestants side by side, in one run on one machine.
 #[derive(Debug, Args)]
@@ -86,7 +87,7 @@ pub(super) struct BattleArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
     /// Results folder instead of results/<time>-<scenario>
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = OUT_VARIABLE)]
     pub(super) out: Option<PathBuf>,
     /// No progress and no tables: one line on stderr if something speaks against the run
     #[arg(long)]
@@ -194,7 +195,7 @@ pub(super) struct DoublingArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
     /// Results folder instead of results/<time>-payload-doubling
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = OUT_VARIABLE)]
     pub(super) out: Option<PathBuf>,
     /// No progress and no tables: one line on stderr if something speaks against the run
     #[arg(long)]

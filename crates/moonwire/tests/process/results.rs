@@ -71,6 +71,54 @@ fn a_run_file_that_cannot_be_written_keeps_nothing_else_from_coming() {
     assert!(fs::symlink_metadata(&full).unwrap().is_symlink());
 }
 
+/// So that a folder for each server can be named outside of the command.
+#[test]
+fn a_variable_names_the_folder_of_the_results_unless_a_flag_does() {
+    let server = Server::moonwire(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let amplify = format!("{}/amplify", server.url);
+    let battle = [
+        "lab",
+        "latency",
+        "--contestants",
+        "moonwire",
+        "--ceiling",
+        "0s",
+    ];
+    let battle = [&battle[..], &["--connections", "2", "--rounds", "1"]].concat();
+    let doubling = [
+        "lab",
+        "payload-doubling",
+        "--contestants",
+        "moonwire/weight-0.5",
+    ];
+    let doubling = [&doubling[..], &["--connections", "1", "--messages", "1"]].concat();
+    let bench = ["bench", "--url", &amplify, "--clients", "2", "--same-host"];
+    for (name, arguments) in [
+        ("battle", &battle[..]),
+        ("doubling", &doubling),
+        ("bench", &bench),
+    ] {
+        let mut command = moonwire();
+        command.args(arguments).current_dir(folder.path());
+        if name != "doubling" {
+            command.args(["--batches", "1", "--wait", "10ms"]);
+        }
+        let outcome = run(command.env("MOONWIRE_OUT", at(name)));
+        assert!(matches!(outcome.code, Some(0 | INVALID)), "{outcome:?}");
+        assert!(at(name).join("run.json").is_file(), "{outcome:?}");
+        let outcome = run(command.arg("--out").arg(at("flag")));
+        assert!(matches!(outcome.code, Some(0 | INVALID)), "{outcome:?}");
+        assert!(at("flag/run.json").is_file(), "{outcome:?}");
+        fs::remove_dir_all(at("flag")).unwrap();
+        let verb = arguments.iter().take_while(|it| !it.starts_with("--"));
+        let help = run(moonwire().args(verb).arg("--help"));
+        assert!(help.stdout.contains("MOONWIRE_OUT="), "{help:?}");
+    }
+    assert!(!at("results").exists());
+}
+
 #[test]
 fn a_result_that_a_run_replaces_is_announced() {
     let server = Server::moonwire(&[]);
