@@ -132,7 +132,10 @@ impl Bench {
             Kind::Client => self.send(&stack, contestant),
         };
         let is_spread = match stack.proxy() {
-            Some(_) if !self.tls && trial.is_ok() => reach::backends_are_reached(&stack),
+            Some(_) if !self.tls && trial.is_ok() => match contestant.is_sticky() {
+                true => reach::addresses_stay(&stack),
+                false => reach::backends_are_reached(&stack),
+            },
             Some(_) | None => Ok(()),
         };
         let death = stack.any_death();

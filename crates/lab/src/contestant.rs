@@ -64,7 +64,13 @@ impl Contestant {
 
     /// What it is, in a few words.
     pub fn description(&self) -> &str {
-        &self.file.description
+        let own = self.variant.description.as_deref();
+        own.unwrap_or(&self.file.description)
+    }
+
+    /// Whether, as a proxy, it sends all connections of an address to one server.
+    pub(crate) fn is_sticky(&self) -> bool {
+        self.variant.sticky
     }
 
     /// Whether it answers messages, passes them on or sends them.

@@ -1,44 +1,81 @@
 //! Whether a proxy passes connections on to all servers behind it.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::time::Duration;
 
 use procfs::net::TcpState;
+use rustix::net::{AddressFamily, SocketType};
 
 use crate::contestant::{RunningContestant, RunningStack};
 
 /// Opens connections through the proxy, holds them, and looks whom they have reached.
 pub(super) fn backends_are_reached(stack: &RunningStack) -> Result<(), String> {
-    let url = stack.urls().first().map_or("", String::as_str);
-    let rest = url.strip_prefix("ws://").unwrap_or(url);
-    let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let held: Result<Vec<TcpStream>, String> =
-        (0..CONNECTIONS).map(|_| open(address, path)).collect();
+    let held: Result<Vec<TcpStream>, String> = (0..CONNECTIONS)
+        .map(|_| open(stack, Ipv4Addr::LOCALHOST))
+        .collect();
     let held = held?;
-    let table = procfs::net::tcp().map_err(|error| format!("/proc/net/tcp: {error}"))?;
-    let is_reached = |backend: &&RunningContestant| {
-        let port = backend.port();
-        let mut table = table.iter();
-        table.any(|entry| {
-            entry.state == TcpState::Established && Some(entry.local_address.port()) == port
-        })
-    };
-    let reached = stack.backends().iter().filter(is_reached).count();
+    let reached = counts(stack)?;
     drop(held);
-    if reached < stack.backends().len() {
+    are_all_reached(&reached)
+}
+
+/// Opens two connections from each of several addresses: both must reach the same server, and those
+/// of all addresses together each of them.
+pub(super) fn addresses_stay(stack: &RunningStack) -> Result<(), String> {
+    let mut held = Vec::new();
+    let mut before = counts(stack)?;
+    for host in 1..=CONNECTIONS as u8 {
+        let address = Ipv4Addr::new(127, 0, 0, host);
+        held.push(open(stack, address)?);
+        held.push(open(stack, address)?);
+        let after = counts(stack)?;
+        let new = before.iter().zip(&after);
+        if !new
+            .into_iter()
+            .all(|(before, after)| *after == *before || *after == before + 2)
+        {
+            return Err(format!(
+                "two connections from {address} reached two servers: it is not sticky"
+            ));
+        }
+        before = after;
+    }
+    drop(held);
+    are_all_reached(&before)
+}
+
+fn are_all_reached(counts: &[usize]) -> Result<(), String> {
+    let reached = counts.iter().filter(|count| **count > 0).count();
+    if reached < counts.len() {
         return Err(format!(
             "of {} backends {reached} had any of {CONNECTIONS} connections",
-            stack.backends().len()
+            counts.len()
         ));
     }
     Ok(())
 }
 
-/// An upgraded connection.
-fn open(address: &str, path: &str) -> Result<TcpStream, String> {
+/// How many connections each of the servers has.
+fn counts(stack: &RunningStack) -> Result<Vec<usize>, String> {
+    let table = procfs::net::tcp().map_err(|error| format!("/proc/net/tcp: {error}"))?;
+    let count = |backend: &RunningContestant| {
+        let port = backend.port();
+        let of_it = table.iter().filter(|entry| {
+            entry.state == TcpState::Established && Some(entry.local_address.port()) == port
+        });
+        of_it.count()
+    };
+    Ok(stack.backends().iter().map(count).collect())
+}
+
+/// An upgraded connection from this address to the proxy.
+fn open(stack: &RunningStack, source: Ipv4Addr) -> Result<TcpStream, String> {
+    let url = stack.urls().first().map_or("", String::as_str);
+    let rest = url.strip_prefix("ws://").unwrap_or(url);
+    let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
     let upgrade = || {
-        let mut stream = TcpStream::connect(address)?;
+        let mut stream = connect(address, source)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         write!(
             stream,
@@ -51,11 +88,19 @@ fn open(address: &str, path: &str) -> Result<TcpStream, String> {
         Ok((stream, String::from_utf8_lossy(&status).into_owned()))
     };
     let (stream, status) =
-        upgrade().map_err(|error: std::io::Error| format!("the upgrade failed: {error}"))?;
+        upgrade().map_err(|error: io::Error| format!("the upgrade failed: {error}"))?;
     match status.ends_with(" 101") {
         true => Ok(stream),
         false => Err(format!("the upgrade was answered {status}")),
     }
+}
+
+fn connect(address: &str, source: Ipv4Addr) -> io::Result<TcpStream> {
+    let to: SocketAddrV4 = address.parse().map_err(io::Error::other)?;
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    rustix::net::bind(&socket, &SocketAddrV4::new(source, 0))?;
+    rustix::net::connect(&socket, &to)?;
+    Ok(socket.into())
 }
 
 /// More than one for each backend, as a proxy may choose at random where to begin.

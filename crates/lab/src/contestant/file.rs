@@ -117,6 +117,11 @@ pub(super) struct Variant {
     /// Whether it takes part only where it is named with its variant.
     #[serde(default)]
     pub(super) on_request: bool,
+    /// What it is, where that is not what the others of its contestant are.
+    pub(super) description: Option<String>,
+    /// Whether, as a proxy, it sends all connections of an address to one server.
+    #[serde(default)]
+    pub(super) sticky: bool,
     /// Connections that it is measured with when nothing else is said.
     pub(super) connections: Option<u32>,
     /// Whether it has the amplifying service, if the others have.

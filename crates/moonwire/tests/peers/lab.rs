@@ -17,8 +17,10 @@ fn every_contestant_serves_or_sends_messages() {
     for name in [
         "axum",
         "envoy",
+        "haproxy/sticky",
         "hitch-haproxy",
         "k6",
+        "nginx/sticky",
         "none",
         "null-server",
         "tungstenite-client",
@@ -162,23 +164,36 @@ fn pauses_at_an_agent_are_told_likewise() {
     assert_pauses_are_told(Some(&agent.url));
 }
 
-/// A proxy that forgets one of the servers behind it is told from one that has both.
+/// A proxy that forgets one of the servers behind it is told from one that has both, and one whose
+/// servers take turns from one that keeps a client at its server.
 #[test]
-fn a_proxy_that_reaches_one_server_only_fails_its_check() {
-    let folder = tempfile::tempdir().unwrap();
-    let broken = folder.path().join("forgetful");
-    fs::create_dir(&broken).unwrap();
+fn a_proxy_that_does_not_spread_connections_as_it_says_fails_its_check() {
     let shipped = crate::harness::root().join("lab/contestants/http-proxy");
     let description = fs::read_to_string(shipped.join("contestant.toml")).unwrap();
-    let forgetful = description
-        .replace("{backends}", "{backend}")
-        .replace("{modules}", "{installed}/../http-proxy/node_modules");
-    fs::write(broken.join("contestant.toml"), forgetful).unwrap();
-    fs::copy(shipped.join("proxy.js"), broken.join("proxy.js")).unwrap();
-    let mut lab = moonwire();
-    lab.args(["lab", "--contestant-folder"]).arg(folder.path());
-    let outcome = run(lab.args(["check", "forgetful"]));
-    assert_eq!(outcome.code, Some(98), "{outcome:?}");
-    let reason = "of 2 backends 1 had any of 8 connections";
-    assert!(outcome.stdout.contains(reason), "{outcome:?}");
+    let description = description.replace("{modules}", "{installed}/../http-proxy/node_modules");
+    let forgetful = description.replace("{backends}", "{backend}");
+    let fickle = description.clone() + "\n[[variants]]\nsticky = true\n";
+    for (name, text, reason) in [
+        (
+            "forgetful",
+            forgetful,
+            "of 2 backends 1 had any of 8 connections",
+        ),
+        (
+            "fickle",
+            fickle,
+            "from 127.0.0.1 reached two servers: it is not sticky",
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let broken = folder.path().join(name);
+        fs::create_dir(&broken).unwrap();
+        fs::write(broken.join("contestant.toml"), text).unwrap();
+        fs::copy(shipped.join("proxy.js"), broken.join("proxy.js")).unwrap();
+        let mut lab = moonwire();
+        lab.args(["lab", "--contestant-folder"]).arg(folder.path());
+        let outcome = run(lab.args(["check", name]));
+        assert_eq!(outcome.code, Some(98), "{outcome:?}");
+        assert!(outcome.stdout.contains(reason), "{outcome:?}");
+    }
 }
