@@ -12,6 +12,8 @@ use moonwire_load::{
 };
 use moonwire_report::{Cell, Server, Verdict};
 
+use super::clocks;
+use super::counted::{self, WarmUp};
 use super::cross_check::cross_check;
 use super::fault::{Aftermath, inflict};
 use super::host::{Host, There};
@@ -20,7 +22,6 @@ use super::path::Path;
 use super::plan::Bout;
 use super::stack::{Shares, Stack, Told, Watcher};
 use super::{BattleError, BattleEvent, BattleObserver, BattlePlace, BattleSpec};
-use super::{clocks, counted};
 use crate::agent::{Estimate, Lineup, RemoteStack, Role};
 use crate::bench::merge::{self, Phases};
 use crate::bench::plan::{Cores, core_list};
@@ -84,7 +85,7 @@ impl<'a> Site<'a> {
             Ok(stack) => stack,
             Err(sentence) => return Ok(missing(bout, &sentence)),
         };
-        self.warm_up(bout, &stack);
+        let warm_up = self.warm_up(bout, &stack);
         let mut on_progress = |progress: &Progress, usage: &[Usage]| {
             observer(&BattleEvent::Progress {
                 place,
@@ -99,7 +100,7 @@ impl<'a> Site<'a> {
             cell.assessment.add(Verdict::Suspect, objection);
         }
         if let Some(counted) = stopped.counted {
-            counted::compare(&mut cell, counted, bout, self.spec);
+            counted::compare(&mut cell, counted, &warm_up, bout, self.spec);
         }
         Ok(cell)
     }
@@ -155,11 +156,13 @@ impl<'a> Site<'a> {
     }
 
     /// A load that does not count: what speaks against it speaks against the measured one, too.
-    pub(super) fn warm_up(&self, bout: &Bout, stack: &Stack) {
-        if let Some(warm_up) = self.spec.scenario.warm_up {
-            let settings = shortened(self.settings(bout, stack), warm_up);
-            let _ = settings.map(|scenario| self.send(&scenario, None));
-        }
+    pub(super) fn warm_up(&self, bout: &Bout, stack: &Stack) -> WarmUp {
+        let Some(warm_up) = self.spec.scenario.warm_up else {
+            return WarmUp::None;
+        };
+        let scenario = shortened(self.settings(bout, stack), warm_up).ok();
+        let outcome = scenario.and_then(|scenario| self.send(&scenario, None).ok());
+        outcome.map_or(WarmUp::Unknown, |outcome| WarmUp::of(&outcome.cell))
     }
 
     /// Puts a load on what runs.

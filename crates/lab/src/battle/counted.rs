@@ -10,18 +10,58 @@ use super::plan::Bout;
 use crate::live::LiveSeries;
 
 /// Puts what the servers counted into the cell, and says where it differs from what we did.
-pub(super) fn compare(cell: &mut Cell, counted: Counted, bout: &Bout, spec: &BattleSpec) {
+pub(super) fn compare(
+    cell: &mut Cell,
+    counted: Counted,
+    warm_up: &WarmUp,
+    bout: &Bout,
+    spec: &BattleSpec,
+) {
     // Both counted the same messages only if nobody else sent any, and if all have arrived.
-    let is_alone = spec.scenario.warm_up.is_none() && spec.clients.is_empty();
     let is_whole = is_whole(cell) && spec.scenario.fault.is_none();
-    if !is_alone || !is_answered(bout) || !is_whole {
+    if !spec.clients.is_empty() || !is_answered(bout) || !is_whole {
         return;
     }
+    let Some(counted) = warm_up.taken_from(counted) else {
+        return;
+    };
     if let Some(objection) = objection(cell, counted) {
         cell.assessment.add(Verdict::Suspect, objection);
     }
     if let Some(contest) = &mut cell.contest {
         contest.counted = Some(counted);
+    }
+}
+
+/// What a load before the measured one did.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum WarmUp {
+    /// There was none.
+    None,
+    /// All of it has arrived.
+    Whole(Counted),
+    /// Nobody can tell what the servers saw of it.
+    Unknown,
+}
+
+impl WarmUp {
+    pub(super) fn of(cell: &Cell) -> Self {
+        match is_whole(cell) {
+            true => Self::Whole(ours(cell)),
+            false => Self::Unknown,
+        }
+    }
+
+    /// What the servers counted since.
+    fn taken_from(&self, counted: Counted) -> Option<Counted> {
+        match self {
+            Self::None => Some(counted),
+            Self::Whole(before) => Some(Counted {
+                received: counted.received.saturating_sub(before.received),
+                sent: counted.sent.saturating_sub(before.sent),
+            }),
+            Self::Unknown => None,
+        }
     }
 }
 
@@ -59,10 +99,7 @@ fn is_whole(cell: &Cell) -> bool {
 const ASKED_FROM: Duration = Duration::from_secs(30);
 
 fn objection(cell: &Cell, counted: Counted) -> Option<String> {
-    let ours = Counted {
-        received: cell.messages.sent,
-        sent: cell.messages.received,
-    };
+    let ours = ours(cell);
     (counted != ours).then(|| {
         format!(
             "the servers counted {} messages and {} replies, and we {} and {}",
@@ -71,9 +108,35 @@ fn objection(cell: &Cell, counted: Counted) -> Option<String> {
     })
 }
 
+/// What servers should have counted.
+fn ours(cell: &Cell) -> Counted {
+    Counted {
+        received: cell.messages.sent,
+        sent: cell.messages.received,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_came_before_is_not_counted_where_it_is_known() {
+        let counted = Counted {
+            received: 130,
+            sent: 520,
+        };
+        let mut before = Cell::default();
+        (before.messages.sent, before.messages.received) = (30, 120);
+        let rest = Counted {
+            received: 100,
+            sent: 400,
+        };
+        assert_eq!(WarmUp::None.taken_from(counted), Some(counted));
+        assert_eq!(WarmUp::of(&before).taken_from(counted), Some(rest));
+        before.messages.lost = 1;
+        assert_eq!(WarmUp::of(&before).taken_from(counted), None);
+    }
 
     #[test]
     fn a_server_that_counted_something_else_is_said() {

@@ -247,8 +247,8 @@ pub const KNOBS: &[KnobKind] = &[
     one(
         "stagger",
         "DURATION",
-        "Spread of the connections' first sends; of batches that of each wait if nothing is said, and \
-         0s sends all of them at once",
+        "Spread of the connections' first sends; of batches that of each wait if nothing is said, \
+         and 0s sends all of them at once",
     ),
     one(
         "per_connection",

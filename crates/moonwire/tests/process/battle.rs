@@ -31,6 +31,25 @@ fn run_file(folder: &Path) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
+/// What a server counts since its start has the warm-up in it.
+#[test]
+fn a_warm_up_is_not_in_the_counters_that_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lab = moonwire();
+    lab.args("lab latency --contestants moonwire --tls off --connections 10".split(' '));
+    lab.args("--batches 2 --wait 100ms --warm-up 300ms --rounds 1 --ceiling 0s".split(' '));
+    lab.arg("--out").arg(folder.path().join("out"));
+    let outcome = run(lab.arg("--json").arg(folder.path().join("run.json")));
+    assert!(matches!(outcome.code, Some(0 | INVALID)), "{outcome:?}");
+    let cell = &run_file(folder.path())["cells"][0];
+    let counted = json!({ "received": 20, "sent": 80 });
+    assert_eq!(cell["counted"], counted, "{cell}");
+    assert!(
+        !outcome.stdout.contains("the servers counted"),
+        "{outcome:?}"
+    );
+}
+
 #[test]
 fn every_contestant_has_a_cell_in_each_round_and_serves_every_connection() {
     let folder = tempfile::tempdir().unwrap();
