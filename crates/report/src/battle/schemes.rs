@@ -151,8 +151,8 @@ const BLOCKS: usize = 30;
 const BLOCK_S_MIN: usize = 10;
 const METHOD: &str = "The difference is the median over all pairs of a round over wss and one over \
     ws, with the interval of 95 % of the test of Mann and Whitney; with fewer than 4 rounds, of \
-    blocks of at least 10 s of them. An interval of blocks is that of these processes: others of the \
-    same programs may differ by more, which only rounds can tell (`--rounds`).";
+    blocks of at least 10 s of them. An interval of blocks is that of these processes: others of \
+    the same programs may differ by more, which only rounds can tell (`--rounds`).";
 
 #[cfg(test)]
 mod tests {
