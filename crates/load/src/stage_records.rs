@@ -8,6 +8,7 @@ use crate::stages::RateStages;
 /// One record for each stage; without stages none.
 #[derive(Debug, Default)]
 pub(crate) struct StageRecords {
+    start_ns: u64,
     /// When each of them ends, on the clock of the run.
     ends_ns: Vec<u64>,
     records: Vec<StageRecord>,
@@ -16,6 +17,8 @@ pub(crate) struct StageRecords {
 #[derive(Debug, Default)]
 struct StageRecord {
     sent: u64,
+    /// Due in it by the schedule, and never sent.
+    unsent: u64,
     /// Replies, each once.
     received: u64,
     response: Histogram,
@@ -30,6 +33,7 @@ impl StageRecords {
             end_ns
         });
         Self {
+            start_ns,
             ends_ns: ends.collect(),
             records: stages
                 .stages()
@@ -60,6 +64,17 @@ impl StageRecords {
         }
     }
 
+    /// Counts what one connection did not come to when sending ends, by how many of its messages
+    /// were due before so many nanoseconds from the start and are not sent.
+    pub(crate) fn left(&mut self, due_before: impl Fn(u64) -> u64) {
+        let mut before = 0;
+        for (end_ns, record) in self.ends_ns.iter().zip(&mut self.records) {
+            let due = due_before(end_ns - self.start_ns);
+            record.unsent += due.saturating_sub(before);
+            before = due;
+        }
+    }
+
     /// The stage in which a message was intended; what ends one begins the next.
     fn of(&mut self, intended_ns: u64) -> Option<&mut StageRecord> {
         let last = self.records.len().checked_sub(1)?;
@@ -77,6 +92,7 @@ impl StageRecords {
         }
         for (own, other) in self.records.iter_mut().zip(&other.records) {
             own.sent += other.sent;
+            own.unsent += other.unsent;
             own.received += other.received;
             own.response.merge(&other.response);
         }
@@ -94,6 +110,7 @@ impl StageRecords {
                 length_s,
                 from_per_s,
                 target_per_s: stage.target_per_s,
+                unsent: Some(record.unsent),
                 sent: record.sent,
                 received: record.received,
                 lost: record
@@ -149,6 +166,11 @@ mod tests {
             (figures[2].from_per_s, figures[2].target_per_s),
             (20.0, 20.0)
         );
+        // Two of the first stage, none of the jump, one of the last.
+        records.left(|until_ns| if until_ns <= 2 * SECOND_NS { 2 } else { 3 });
+        let unsent = records.figures(&stages, 2);
+        let unsent: Vec<_> = unsent.iter().map(|it| it.unsent).collect();
+        assert_eq!(unsent, [Some(2), Some(0), Some(1)]);
         let mut all = StageRecords::default();
         all.sent(5);
         all.merge(records);

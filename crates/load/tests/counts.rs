@@ -5,7 +5,7 @@ mod peer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use moonwire_load::{Arrival, Ending, Pacing, Stop, TimeUnit, Workload};
+use moonwire_load::{Arrival, Ending, Pacing, RateStages, Stop, TimeUnit, Workload};
 use moonwire_report::{Histogram, OneWay, Verdict};
 use peer::{Fault, Peer, closed, open};
 
@@ -158,6 +158,28 @@ fn a_silent_server_loses_everything_and_the_run_ends() {
             .join(" ")
             .contains("no reply arrived")
     );
+}
+
+#[test]
+fn stages_say_what_was_planned_in_them_and_not_sent() {
+    let peer = Peer::start(Fault::Silent);
+    let outcome = peer.load(|settings| {
+        settings.connections = 4;
+        settings.pacing = Pacing::Stages {
+            stages: RateStages::parse("300ms:200,0s:50,200ms:50", 200.0).unwrap(),
+            arrival: Arrival::Constant,
+            in_flight: Some(1),
+        };
+        settings.stop = Stop::Schedule;
+    });
+    let stages = outcome.cell.stages.iter();
+    let counts: Vec<_> = stages.map(|it| (it.sent, it.unsent, it.lost)).collect();
+    // One of each connection, and then its one place is taken.
+    assert_eq!(
+        counts,
+        [(4, Some(56), 4), (0, Some(0), 0), (0, Some(10), 0)]
+    );
+    assert_eq!(outcome.cell.messages.unsent, 66);
 }
 
 #[test]

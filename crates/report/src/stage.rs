@@ -18,6 +18,8 @@ pub struct Stage {
     pub from_per_s: f64,
     /// Messages per second at its end; between the two the rate is a line.
     pub target_per_s: f64,
+    /// Its messages that were never sent; `None` in files from before that was counted.
+    pub unsent: Option<u64>,
     /// Its messages that were sent.
     pub sent: u64,
     /// Replies to them, each once.
@@ -34,8 +36,14 @@ impl Stage {
         (self.length_s > 0.0).then(|| self.sent as f64 / self.length_s)
     }
 
+    /// What was due in it, sent or not.
+    pub(crate) fn planned(&self) -> Option<u64> {
+        Some(self.sent + self.unsent?)
+    }
+
     /// Adds what became of the same stage in another round.
     pub(crate) fn add(&mut self, other: &Self) {
+        self.unsent = self.unsent.zip(other.unsent).map(|(own, it)| own + it);
         self.sent += other.sent;
         self.received += other.received;
         self.lost += other.lost;
@@ -51,6 +59,8 @@ pub(crate) struct StageOut<'a> {
     length_s: f64,
     from_per_s: f64,
     target_per_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unsent: Option<u64>,
     sent: u64,
     sent_per_s: Option<f64>,
     received: u64,
@@ -67,6 +77,7 @@ struct StageIn {
     length_s: f64,
     from_per_s: f64,
     target_per_s: f64,
+    unsent: Option<u64>,
     sent: u64,
     received: u64,
     lost: u64,
@@ -80,6 +91,7 @@ impl Serialize for Stage {
             length_s: self.length_s,
             from_per_s: self.from_per_s,
             target_per_s: self.target_per_s,
+            unsent: self.unsent,
             sent: self.sent,
             sent_per_s: self.sent_per_s(),
             received: self.received,
@@ -98,6 +110,7 @@ impl From<StageIn> for Stage {
             length_s: file.length_s,
             from_per_s: file.from_per_s,
             target_per_s: file.target_per_s,
+            unsent: file.unsent,
             sent: file.sent,
             received: file.received,
             lost: file.lost,
@@ -137,6 +150,7 @@ mod tests {
             length_s: 5.0,
             from_per_s: 100.0,
             target_per_s: 300.0,
+            unsent: Some(3),
             sent: 1000,
             received: 999,
             lost: 1,
@@ -146,7 +160,18 @@ mod tests {
         let json = serde_json::to_value(&stage).unwrap();
         assert_eq!(json["sent_per_s"], 200.0);
         assert_eq!(json["response"]["p99_us"], 3000.0);
-        assert_eq!(serde_json::from_value::<Stage>(json).unwrap(), stage);
+        assert_eq!(stage.planned(), Some(1003));
+        assert_eq!(
+            serde_json::from_value::<Stage>(json.clone()).unwrap(),
+            stage
+        );
+        // Of an older file nobody knows what was due.
+        let mut older = json;
+        older.as_object_mut().unwrap().remove("unsent").unwrap();
+        let older: Stage = serde_json::from_value(older).unwrap();
+        assert_eq!(older.planned(), None);
+        stage.add(&older);
+        assert_eq!((stage.sent, stage.unsent), (2000, None));
     }
 
     #[test]

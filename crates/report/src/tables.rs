@@ -231,11 +231,14 @@ pub(crate) fn stage_rate(stage: &Stage) -> String {
 }
 
 /// What became of its messages in so many rounds together, as [`STAGE_FIGURES`] names it.
-pub(crate) fn stage_figures(stage: &Stage, rounds: usize) -> [String; 7] {
+pub(crate) fn stage_figures(stage: &Stage, rounds: usize) -> [String; 9] {
     let found = Quantiles::of(&stage.response);
+    let count = |value: Option<u64>| value.map_or_else(dash, format::count);
     let sent_per_s = stage.sent_per_s().map(|sent| sent / rounds as f64);
     [
+        count(stage.planned()),
         format::count(stage.sent),
+        count(stage.unsent),
         format::count(stage.received),
         format::count(stage.lost),
         sent_per_s.map_or_else(dash, format::rate),
@@ -375,13 +378,19 @@ fn latency_row(name: &str, histogram: &Histogram) -> Vec<String> {
     row
 }
 
+/// Over the ladder.
+pub(crate) const LADDER_TITLE: &str = "Percentile ladder (p50 is the median, p100 the maximum)";
+const LADDER: [&str; 12] = [
+    "min", "mean", "stddev", "p50", "p66", "p75", "p80", "p90", "p95", "p98", "p99", "p100",
+];
 /// Over the table of intervals.
 const BOUNDS_TITLE: &str = "Response with intervals of 95 %, by drawing blocks of time again";
 /// Any will do: the same run has the same intervals.
 const BOOTSTRAP_SEED: u64 = 1;
 /// The figures of a stage.
-pub(crate) const STAGE_FIGURES: [&str; 7] =
-    ["sent", "received", "lost", "sent/s", "p50", "p99", "max"];
+pub(crate) const STAGE_FIGURES: [&str; 9] = [
+    "planned", "sent", "unsent", "received", "lost", "sent/s", "p50", "p99", "max",
+];
 /// Over the table of stages.
 const STAGES_TITLE: &str = "Stages, by the intended times of their messages";
 /// Ten minutes: a page with more rows is slow, and the Run file has them all.

@@ -34,6 +34,11 @@ impl<D: Driver> Worker<D> {
                 }
                 None => schedule.due_before(*number, &schedule.join(*number, 0), until_ns),
             };
+            // Those of a stage that did not come are unsent, too.
+            self.desk.stages.left(|end_ns| match &track.cursor {
+                Some(cursor) => schedule.due_before(*number, cursor, end_ns),
+                None => schedule.due_before(*number, &schedule.join(*number, 0), end_ns),
+            });
             let is_up = client.state == State::Up;
             if is_up && !track.blocked {
                 self.unsent_ready += due;

@@ -46,6 +46,7 @@ fn a_load_in_stages_sends_the_messages_of_each_of_them() {
         assert_eq!(stage["received"], stage["sent"], "{index}: {cell}");
         assert_eq!(stage["response"]["count"], stage["sent"], "{index}: {cell}");
         assert_eq!(stage["lost"], 0, "{index}: {cell}");
+        assert_eq!(stage["unsent"], 0, "{index}: {cell}");
     }
     // Longer where the machine was late with the last of them.
     let duration_s = cell["rate"]["duration_s"].as_f64();

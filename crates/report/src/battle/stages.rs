@@ -60,6 +60,7 @@ mod tests {
                 length_s,
                 from_per_s: 10.0,
                 target_per_s: 50.0,
+                unsent: Some(3),
                 sent,
                 received: sent,
                 ..Stage::default()
@@ -84,12 +85,14 @@ mod tests {
             .collect();
         assert_eq!(rows.len(), 3, "{text}");
         assert_eq!(
-            rows[1][..8],
+            rows[1][..10],
             [
                 "1: 2 s",
                 "10.0 to 50.0",
                 "a",
+                "126",
                 "120",
+                "6",
                 "120",
                 "0",
                 "30.0",
@@ -98,10 +101,7 @@ mod tests {
             "{text}"
         );
         // 98 messages in two rounds of one second.
-        assert_eq!(
-            rows[2][..7],
-            ["3: 1 s", "10.0 to 50.0", "a", "98", "98", "0", "49.0"]
-        );
+        assert_eq!(rows[2][2..9], ["a", "104", "98", "6", "98", "0", "49.0"]);
         assert!(section("field", &[Standing::new("b", &cell("b", 1, 1.0), 1)]).is_none());
     }
 }
