@@ -176,15 +176,16 @@ impl Comparison {
 
     /// As Markdown.
     pub fn markdown(&self) -> String {
-        let mut text = format!("# {}\n", self.title);
+        let mut text = format!("# {}\n", format::in_markdown(&self.title));
         if !self.remarks.is_empty() {
             text.push('\n');
         }
         for remark in &self.remarks {
-            text.push_str(&format!("- {remark}\n"));
+            text.push_str(&format!("- {}\n", format::in_markdown(remark)));
         }
         for section in &self.sections {
-            text.push_str(&format!("\n## {}\n\n", section.title));
+            let title = format::in_markdown(&section.title);
+            text.push_str(&format!("\n## {title}\n\n"));
             text.push_str(&self.table(section).to_markdown());
         }
         self.foot()
@@ -201,7 +202,7 @@ impl Comparison {
         let better = self.changes().filter(told).count() - worse;
         let mut text = format!(
             "**{worse} metrics worse, {better} better**\n\n{}\n",
-            self.title
+            format::in_markdown(&self.title)
         );
         for remark in shown(&self.remarks) {
             text.push_str(&format!("- {remark}\n"));

@@ -145,6 +145,32 @@ pub(crate) fn escaped(text: &str) -> String {
     safe
 }
 
+/// Text of others as one line of Markdown that says what it says: names of runs, errors of servers.
+pub(crate) fn in_markdown(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    let mut before = None;
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        let is_word = |other: Option<char>| other.is_some_and(char::is_alphanumeric);
+        let is_markup = match character {
+            '\\' | '`' | '*' | '<' | '~' | '#' | '&' | '|' => true,
+            // Between letters and digits it is no emphasis.
+            '_' => !(is_word(before) && is_word(characters.peek().copied())),
+            // Brackets are the marks of intervals, and alone they are no link.
+            '(' => before == Some(']'),
+            _ => false,
+        };
+        safe.extend(is_markup.then_some('\\'));
+        safe.push(if character.is_control() {
+            ' '
+        } else {
+            character
+        });
+        before = Some(character);
+    }
+    safe
+}
+
 /// A command line as a shell would read it back.
 pub(crate) fn command_line(arguments: &[String]) -> String {
     let plain = |argument: &str| {
@@ -191,6 +217,18 @@ mod tests {
             "&lt;/script&gt;&amp;&quot;&#39;\u{fffd}"
         );
         assert_eq!(escaped("a\u{fffe}\u{ffff}"), "a\u{fffd}\u{fffd}");
+    }
+
+    #[test]
+    fn text_of_others_is_no_markdown() {
+        assert_eq!(
+            in_markdown("*a* <b> [c](d) `e` ~f~ | #1 &lt; \\\n# g"),
+            r"\*a\* \<b> [c]\(d) \`e\` \~f\~ \| \#1 \&lt; \\ \# g"
+        );
+        // What is none is left as it is.
+        let plain = "c100_b1_s1024 (response p99 [1.9 ms, 2.1 ms]), p(99) > 5";
+        assert_eq!(in_markdown(plain), plain);
+        assert_eq!(in_markdown("_a_"), r"\_a\_");
     }
 
     #[test]

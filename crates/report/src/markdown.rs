@@ -2,7 +2,7 @@
 
 use crate::battle;
 use crate::doubling;
-use crate::format;
+use crate::format::{self, in_markdown};
 use crate::groups::{Group, clients};
 use crate::processor;
 use crate::run::Run;
@@ -11,13 +11,14 @@ use crate::tables::{self, Pick};
 
 /// The whole report as Markdown.
 pub fn markdown(run: &Run) -> String {
-    let mut text = format!("# {}\n\n**{}**", sentences::title(run), run.verdict());
+    let title = in_markdown(&sentences::title(run));
+    let mut text = format!("# {title}\n\n**{}**", run.verdict());
     let reasons = run.verdict_reasons();
     if reasons.is_empty() {
         text.push_str(": no reason against it.\n");
     } else {
         text.push_str(":\n\n");
-        text.extend(reasons.iter().map(|reason| format!("- {reason}\n")));
+        text.extend(reasons.iter().map(|it| format!("- {}\n", in_markdown(it))));
     }
     if !run.environment.command_line.is_empty() {
         let line = format::command_line(&run.environment.command_line);
@@ -29,7 +30,7 @@ pub fn markdown(run: &Run) -> String {
         None => {}
     }
     for group in Group::all(run) {
-        text.push_str(&format!("\n## {}\n\n", group.title()));
+        text.push_str(&format!("\n## {}\n\n", in_markdown(&group.title())));
         text.push_str(&tables::counter_table(&group).to_markdown());
         for pick in [Pick::OneWay, Pick::Response, Pick::RoundTripSeed] {
             text.push_str(&latency_section(&group, pick));
@@ -57,10 +58,10 @@ pub fn markdown(run: &Run) -> String {
 fn battle(run: &Run, rules: &battle::Rules) -> String {
     let mut text = format!("\n{}\n", battle::method(run));
     for section in battle::sections(run, rules) {
-        text.push_str(&format!("\n## {}\n\n", section.title));
+        text.push_str(&format!("\n## {}\n\n", in_markdown(&section.title)));
         text.push_str(&section.table.to_markdown());
         for sentence in section.sentences {
-            text.push_str(&format!("\n{sentence}\n"));
+            text.push_str(&format!("\n{}\n", in_markdown(&sentence)));
         }
     }
     text
@@ -69,7 +70,7 @@ fn battle(run: &Run, rules: &battle::Rules) -> String {
 fn contest(run: &Run) -> String {
     let mut text = format!("\n{}\n", doubling::method(run));
     for section in doubling::sections(run) {
-        text.push_str(&format!("\n## {}\n\n", section.title));
+        text.push_str(&format!("\n## {}\n\n", in_markdown(&section.title)));
         text.push_str(&section.table.to_markdown());
     }
     text + &format!("\n{}\n", doubling::UNITS)
@@ -97,7 +98,9 @@ fn latency_section(group: &Group<'_>, pick: Pick) -> String {
 
 fn details(cell: &crate::cell::Cell) -> String {
     let mut text = String::from("\n");
-    let mut line = |name: &str, value: &str| text.push_str(&format!("- {name}: {value}\n"));
+    let mut line = |name: &str, value: &str| {
+        text.push_str(&format!("- {name}: {}\n", in_markdown(value)));
+    };
     line("connections", &sentences::connections(cell));
     if let Some(link) = &cell.link {
         line("link", &sentences::link(link));

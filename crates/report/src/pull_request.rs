@@ -13,7 +13,11 @@ use crate::tables;
 
 /// The text for a run of any kind.
 pub fn pull_request(run: &Run) -> String {
-    let mut text = format!("**{}: {}**\n", sentences::title(run), run.verdict());
+    let mut text = format!(
+        "**{}: {}**\n",
+        format::in_markdown(&sentences::title(run)),
+        run.verdict()
+    );
     for reason in shown(&run.verdict_reasons()) {
         text.push_str(&format!("- {reason}\n"));
     }
@@ -21,6 +25,7 @@ pub fn pull_request(run: &Run) -> String {
         text.push_str(&format!("- {threshold}\n"));
     }
     for sentence in battle::winners(run) {
+        let sentence = format::in_markdown(&sentence);
         text.push_str(&format!("- {sentence}\n"));
     }
     text.push_str(&format!("\n{}", figures(run).to_markdown()));
@@ -44,9 +49,10 @@ pub fn run_details(run: &Run) -> String {
     )
 }
 
-/// The first few, and how many more there are.
+/// The first few as Markdown, and how many more there are.
 pub(crate) fn shown(lines: &[String]) -> Vec<String> {
-    let mut shown: Vec<String> = lines.iter().take(LINES_MAX).cloned().collect();
+    let first = lines.iter().take(LINES_MAX);
+    let mut shown: Vec<String> = first.map(|line| format::in_markdown(line)).collect();
     let more = lines.len().saturating_sub(LINES_MAX);
     if more > 0 {
         shown.push(format!("and {more} more"));
@@ -134,6 +140,22 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(!text.contains("http"), "{text}");
+    }
+
+    #[test]
+    fn a_name_is_no_markup() {
+        let mut run = battle::tests::run(&[("a", 2.0)], 1);
+        run.name = "*evil* <img> of\n[a](http://b)".to_owned();
+        let Content::Bench(cells) = &mut run.content else {
+            panic!("a bench")
+        };
+        cells[0].assessment.add(Verdict::Invalid, "<b> | `x`");
+        let text = pull_request(&run);
+        let title = r"**\*evil\* \<img> of [a]\(http://b): INVALID**";
+        assert!(text.starts_with(&format!("{title}\n")), "{text}");
+        assert!(text.contains(r"\<b> \| \`x\`"), "{text}");
+        let all = crate::markdown::markdown(&run);
+        assert!(all.starts_with(r"# \*evil\* \<img> of [a]\("), "{all}");
     }
 
     #[test]

@@ -253,12 +253,13 @@ impl Contrast {
 
     /// As Markdown.
     pub fn markdown(&self) -> String {
-        let mut text = format!("# {}\n", self.title);
+        let mut text = format!("# {}\n", format::in_markdown(&self.title));
         for remark in &self.remarks {
-            text.push_str(&format!("\n- {remark}\n"));
+            text.push_str(&format!("\n- {}\n", format::in_markdown(remark)));
         }
         for section in &self.sections {
-            text.push_str(&format!("\n## {}\n\n", section.title));
+            let title = format::in_markdown(&section.title);
+            text.push_str(&format!("\n## {title}\n\n"));
             text.push_str(&section.table().to_markdown());
             text.push_str(&format!("\n{}\n", section.sentence()));
         }
@@ -288,7 +289,7 @@ impl Contrast {
             0 => String::new(),
             some => format!(", {some} cannot be judged"),
         };
-        let title = &self.title;
+        let title = format::in_markdown(&self.title);
         let mut text = format!(
             "**{worse} of {all} worse, {better} better, {equal} cannot be told apart{unknown}**\n\n\
              {title}\n"
@@ -299,7 +300,8 @@ impl Contrast {
         text.push_str(&format!("\n{}", table.to_markdown()));
         text.push_str("\n<details><summary>All metrics</summary>\n");
         for section in &self.sections {
-            text.push_str(&format!("\n{}\n\n", section.title));
+            let title = format::in_markdown(&section.title);
+            text.push_str(&format!("\n{title}\n\n"));
             text.push_str(&section.table().to_markdown());
             text.push_str(&format!("\n{}\n", section.sentence()));
         }
