@@ -4,7 +4,7 @@
 use crate::cell::Cell;
 use crate::contest::Contest;
 use crate::format;
-use crate::parameters::Parameters;
+use crate::parameters::{Loop, Parameters};
 use crate::run::Run;
 use crate::verdict::Verdict;
 
@@ -96,6 +96,9 @@ pub(crate) fn described(parameters: &Parameters) -> String {
         parts.push(sending.trim_start().to_owned());
     }
     parts.extend(rate(parameters));
+    if parameters.kind() == Loop::Closed {
+        parts.push("closed loop".to_owned());
+    }
     if let Some(in_flight) = parameters.in_flight {
         parts.push(format!("at most {in_flight} in flight per connection"));
     }

@@ -41,16 +41,18 @@ pub fn markdown(run: &Run) -> String {
             for (title, table) in tables::further(cell) {
                 text.push_str(&format!("\n**{title}**\n\n{}", table.to_markdown()));
             }
+            let ladder = tables::ladder_table(cell).to_markdown();
+            text.push_str(&format!("\n**{}**\n\n{ladder}", tables::LADDER_TITLE));
             text.push_str(&details(cell));
         }
     }
     text.push_str("\n## Environment\n\n");
     for (name, value) in sentences::environment(&run.environment) {
-        text.push_str(&format!("- {name}: {value}\n"));
+        text.push_str(&format!("- {name}: {}\n", in_markdown(&value)));
     }
     text.push_str(&format!(
         "\n## How to read this\n\n{}\n",
-        sentences::HOW_TO_READ
+        sentences::how_to_read(run)
     ));
     text
 }

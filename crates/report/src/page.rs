@@ -35,7 +35,7 @@ pub fn html(run: &Run) -> String {
             ("reasons", &list(&run.verdict_reasons())),
             ("facts", &escaped(&facts(run))),
             ("groups", &sections),
-            ("how_to_read", &escaped(sentences::HOW_TO_READ)),
+            ("how_to_read", &escaped(&sentences::how_to_read(run))),
             (
                 "command_line",
                 &escaped(&format::command_line(&run.environment.command_line)),
@@ -272,7 +272,7 @@ fn cell_details(cell: &Cell, index: usize, is_alone: bool) -> String {
     for (title, table) in tables::further(cell) {
         html.push_str(&format!("<h3>{title}</h3>\n{}", table.to_html()));
     }
-    html.push_str("<h3>Percentile ladder</h3>\n");
+    html.push_str(&format!("<h3>{}</h3>\n", tables::LADDER_TITLE));
     html.push_str(&tables::ladder_table(cell).to_html());
     for (head, counts) in [("error", &cell.errors), ("close code", &cell.closes)] {
         let table = tables::count_table(head, counts);

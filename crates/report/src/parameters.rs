@@ -66,7 +66,28 @@ pub struct Parameters {
     pub link_queue_bytes: Option<u64>,
 }
 
+/// Who sets the pace of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loop {
+    /// A rate or an interval, which waits for nobody.
+    Open,
+    /// The replies.
+    Closed,
+    /// Nobody: there are no messages.
+    Idle,
+}
+
 impl Parameters {
+    /// Who sets the pace.
+    pub(crate) fn kind(&self) -> Loop {
+        let is_open = self.rate_per_s.is_some() || self.stages.is_some() || self.wait_ms.is_some();
+        match (is_open, self.in_flight) {
+            (true, _) => Loop::Open,
+            (false, Some(_)) => Loop::Closed,
+            (false, None) => Loop::Idle,
+        }
+    }
+
     /// Whether the clients send within a part of the wait only.
     pub(crate) fn is_bunched(&self) -> bool {
         self.stagger_ms.is_some() && self.stagger_ms != self.wait_ms

@@ -8,6 +8,7 @@ use crate::format;
 use crate::gc_pauses::GcPauses;
 use crate::growth::Growth;
 use crate::live_counts;
+use crate::parameters::Loop;
 use crate::run::Run;
 use crate::spikes;
 use crate::statistics::{Slope, slope};
@@ -322,11 +323,39 @@ pub(crate) fn title(run: &Run) -> String {
     }
 }
 
-/// How to read the figures, for whoever sees the report first.
-pub(crate) const HOW_TO_READ: &str = "Every latency but the service time starts at the moment a \
-    message was due by the schedule, whether or not the generator or the server was late by then: \
-    a stall is charged to every message it held up, as users would feel it. The service time \
-    starts at the actual send, so a response far above it means that messages waited to be sent.";
+/// How to read the figures, for whoever sees the report first: by the kinds of load that it has.
+pub(crate) fn how_to_read(run: &Run) -> String {
+    let cells = run.cells();
+    let has = |kind: Loop| cells.iter().any(|cell| cell.parameters.kind() == kind);
+    let (open, closed) = (has(Loop::Open), has(Loop::Closed));
+    let mut sentences = match (open, closed) {
+        (true, true) => vec![DUE, OPEN, SOME_ARE_CLOSED, CLOSED, SERVICE],
+        (true, false) => vec![DUE, OPEN, SERVICE],
+        (false, true) => vec![DUE, ALL_ARE_CLOSED, CLOSED, SERVICE],
+        (false, false) => vec![NOTHING_DUE],
+    };
+    if cells.iter().any(|cell| !cell.handshake.total.is_empty()) {
+        sentences.push(HANDSHAKES);
+    }
+    sentences.join(" ")
+}
+
+const NOTHING_DUE: &str = "No message was due: connections were opened and held.";
+const DUE: &str = "Every latency of a message but the service time starts at the moment it was due, \
+    whether or not the generator or the server was late by then.";
+const OPEN: &str = "Where messages have a rate or an interval, they are due at times that wait for \
+    nobody: a stall is charged to every message it held up, as users would feel it.";
+const ALL_ARE_CLOSED: &str =
+    "The loads of this report have none of their own (closed loops): there";
+const SOME_ARE_CLOSED: &str = "In closed loops";
+const CLOSED: &str = "a message is due once there is a reply to an earlier one. A stall is charged to \
+    the messages that were under way when it began, at most so many per connection as may be in \
+    flight; those that would have followed are not sent, which lowers the rate and not the \
+    percentiles.";
+const SERVICE: &str = "The service time starts at the actual send, so a response far above it means \
+    that messages waited to be sent.";
+const HANDSHAKES: &str = "A handshake starts with its attempt, not with the wait for a place among \
+    those that may be under way at once; the handshake response, where there is one, has that wait.";
 
 /// What to know about one-way latencies from a server that answers in milliseconds.
 pub(crate) const COARSE_CLOCK: &str = "The server's timestamps have a resolution of 1 ms.";
@@ -338,6 +367,42 @@ pub(crate) const OWN_AXES: &str = "Each panel has axes of its own: compare the n
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::Content;
+    use crate::sample;
+
+    #[test]
+    fn a_stall_is_charged_as_the_kind_of_load_has_it() {
+        let told = |rates: &[Option<f64>]| {
+            let cell = |rate_per_s: &Option<f64>| {
+                let mut cell = Cell::default();
+                cell.parameters.rate_per_s = *rate_per_s;
+                cell.parameters.in_flight = Some(1);
+                cell
+            };
+            how_to_read(&Run {
+                content: Content::Bench(rates.iter().map(cell).collect()),
+                ..Run::default()
+            })
+        };
+        let (every, under_way) = ("to every message it held up", "that were under way");
+        let open = told(&[Some(50.0)]);
+        assert!(open.contains(every) && !open.contains(under_way), "{open}");
+        let closed = told(&[None]);
+        assert!(closed.contains(under_way), "{closed}");
+        assert!(!closed.contains(every), "{closed}");
+        let both = told(&[None, Some(50.0)]);
+        assert!(both.contains(every), "{both}");
+        assert!(both.contains("In closed loops a message is due"), "{both}");
+        assert!(!both.contains("handshake"), "{both}");
+        // Connections that are only held have no messages.
+        let held = Run {
+            content: Content::Load(Box::default()),
+            ..Run::default()
+        };
+        assert_eq!(how_to_read(&held), NOTHING_DUE);
+        let bench = how_to_read(&sample::bench(1, 1000));
+        assert!(bench.contains("with its attempt"), "{bench}");
+    }
 
     #[test]
     fn the_host_of_the_servers_is_told_apart() {

@@ -23,15 +23,15 @@ pub(crate) fn latency_table(cell: &Cell) -> Table {
     table
 }
 
-/// The percentile ladder of the handshake and of the response, as thor printed them.
+/// The ladder of all latencies, the handshake and the response among them, as thor printed them.
 pub(crate) fn ladder_table(cell: &Cell) -> Table {
-    let names = [
-        "p50", "p66", "p75", "p80", "p90", "p95", "p98", "p99", "max",
-    ];
-    let mut table = Table::new(std::iter::once("").chain(names));
+    let mut table = Table::new(std::iter::once("").chain(LADDER));
     for (name, histogram) in latencies(cell) {
         let found = Quantiles::of(histogram);
         let values = [
+            found.min_us,
+            found.mean_us,
+            found.stddev_us,
             found.p50_us,
             found.p66_us,
             found.p75_us,
@@ -400,6 +400,36 @@ pub(crate) const INTERVAL_ROWS_MAX: usize = 600;
 mod tests {
     use super::*;
     use crate::time_block::TimeBlock;
+
+    #[test]
+    fn the_ladder_has_every_rung_of_response_and_handshake() {
+        let mut cell = Cell::default();
+        for ms in 1..=100 {
+            cell.latency.response.record(ms * 1_000_000);
+            cell.handshake.total.record(ms * 10_000_000);
+        }
+        let markdown = ladder_table(&cell).to_markdown();
+        let row = |name: &str| -> Vec<String> {
+            let mut lines = markdown.lines();
+            let row = lines.find(|line| line.starts_with(&format!("| {name} ")));
+            let cells = row.unwrap().trim_matches('|').split('|');
+            cells.map(|cell| cell.trim().to_owned()).collect()
+        };
+        let rungs = |unit: &str, rungs: [&str; 12]| rungs.map(|rung| format!("{rung} {unit}"));
+        let response = [
+            "1.00", "50.5", "28.9", "50.0", "66.0", "75.0", "80.0", "90.0", "95.0", "98.0", "99.0",
+            "100",
+        ];
+        assert_eq!(row("response")[1..], rungs("ms", response), "{markdown}");
+        let handshake = row("handshake");
+        assert_eq!(handshake.len(), 13, "{markdown}");
+        assert_eq!(handshake[1..4], ["10.0 ms", "505 ms", "289 ms"]);
+        assert_eq!(handshake[4..6], ["500 ms", "660 ms"]);
+        assert_eq!(handshake[11..], ["990 ms", "1.00 s"]);
+        for name in LADDER {
+            assert!(markdown.lines().next().unwrap().contains(name), "{name}");
+        }
+    }
 
     #[test]
     fn percentiles_have_intervals_as_far_as_there_are_samples_above_them() {
