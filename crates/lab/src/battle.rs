@@ -277,7 +277,6 @@ fn finish(
     }
     if !run.cells().is_empty() {
         folder.render(run)?;
-        folder.write_tables(run)?;
     }
     Ok(())
 }

@@ -7,6 +7,7 @@
 mod brief;
 mod circle;
 mod contrast;
+mod overview;
 mod pictures;
 mod ranking;
 mod schemes;
@@ -74,7 +75,8 @@ pub(crate) fn method(run: &Run) -> &'static str {
     }
 }
 
-/// Two tables for each field of contestants: what they did, and how they compare.
+/// All loads at a glance, and two tables for each field of contestants: what they did, and how they
+/// compare.
 pub(crate) fn sections(run: &Run, rules: &Rules) -> Vec<Section> {
     let ceilings = ceiling::section(run);
     if !run.capacities.is_empty() {
@@ -82,8 +84,8 @@ pub(crate) fn sections(run: &Run, rules: &Rules) -> Vec<Section> {
         sections.extend(ceilings);
         return sections;
     }
-    let mut sections = Vec::new();
     let fields = Field::all(run);
+    let mut sections = overview::sections(&fields, rules, run.environment.seed);
     for field in &fields {
         let standings = field.standings(run.environment.seed);
         sections.push(Section {

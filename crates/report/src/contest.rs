@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cross_check::CrossCheck;
 use crate::evenness::BackendShare;
+use crate::parameters::Parameters;
 
 /// What servers say that they have counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -57,9 +58,22 @@ impl Contest {
 
     /// What names a file of this cell beside those of the others.
     pub(crate) fn key(&self) -> String {
-        let name = self.name().replace(['/', ' '], "_").replace(',', "");
+        format!("{}_{}_", self.file_name(), self.turn())
+    }
+
+    /// The folder among the results that has all that belongs to the cell of these parameters: what
+    /// its processes said, and its report.
+    pub fn folder_name(&self, parameters: &Parameters) -> String {
+        format!("{}_{}_{}", self.file_name(), parameters.key(), self.turn())
+    }
+
+    fn file_name(&self) -> String {
+        self.name().replace(['/', ' '], "_").replace(',', "")
+    }
+
+    fn turn(&self) -> String {
         let nominal = self.nominal_bytes;
         let nominal = nominal.map_or_else(String::new, |bytes| format!("_nominal{bytes}"));
-        format!("{name}_round{}{nominal}_", self.round)
+        format!("round{}{nominal}", self.round)
     }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use crate::cell_report::cell_reports;
 use crate::junit::junit;
 use crate::markdown::markdown;
 use crate::page::html;
@@ -81,7 +82,8 @@ fn probe(path: &Path) -> io::Result<()> {
 }
 
 /// Draws everything into `folder`, which is made if need be: `index.html`, `report.md`,
-/// `summary.txt`, `junit.xml` and `plots/*.svg` and `*.png`. Gives the path of the page.
+/// `summary.txt`, `junit.xml`, `plots/*.svg` and `*.png`, and `cells/<cell>/report.md` of each of
+/// several cells. Gives the path of the page.
 pub fn render_all(run: &Run, folder: &Path) -> Result<PathBuf, RunError> {
     let plot_folder = folder.join("plots");
     fs::create_dir_all(&plot_folder).map_err(|error| unwritable(&plot_folder, &error))?;
@@ -90,11 +92,22 @@ pub fn render_all(run: &Run, folder: &Path) -> Result<PathBuf, RunError> {
         summary(run, Style::default()).as_bytes(),
     )?;
     write(&folder.join("report.md"), markdown(run).as_bytes())?;
+    write_cell_reports(run, folder)?;
     write_junit(run, &folder.join("junit.xml"))?;
     draw_plots(&plots(run), &plot_folder)?;
     let page = folder.join("index.html");
     write(&page, html(run).as_bytes())?;
     Ok(page)
+}
+
+/// Writes the report of each of several cells into `cells/<cell>/report.md` of `folder`.
+pub fn write_cell_reports(run: &Run, folder: &Path) -> Result<(), RunError> {
+    for (cell, report) in cell_reports(run) {
+        let folder = folder.join("cells").join(cell);
+        fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, &error))?;
+        write(&folder.join("report.md"), report.as_bytes())?;
+    }
+    Ok(())
 }
 
 /// Writes a run as JUnit XML.
@@ -172,6 +185,9 @@ mod tests {
                 "{name}"
             );
         }
+        let cell = "cells/c1000_b1_n5_w1000_s1024_r4_l20ms/report.md";
+        let report = fs::read_to_string(page.with_file_name(cell)).unwrap();
+        assert!(report.contains("1,000 clients"), "{report}");
         let plots = fs::read_dir(page.with_file_name("plots")).unwrap().count();
         assert_eq!(
             plots,

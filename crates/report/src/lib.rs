@@ -9,6 +9,7 @@ mod battle;
 mod capacity;
 mod ceiling;
 mod cell;
+mod cell_report;
 mod chart;
 mod compare;
 mod contest;
@@ -73,7 +74,9 @@ pub use crate::cross_check::CrossCheck;
 pub use crate::environment::{Environment, Generator, Link, Server, Threshold};
 pub use crate::evenness::BackendShare;
 pub use crate::fan_out::FanOut;
-pub use crate::folder::{check_run_place, read_run, render_all, write_junit, write_run};
+pub use crate::folder::{
+    check_run_place, read_run, render_all, write_cell_reports, write_junit, write_run,
+};
 pub use crate::gc_pauses::{GcPause, GcPauses};
 pub use crate::growth::{Growth, GrowthVerdict, Per};
 pub use crate::histogram::{Bucket, Histogram};

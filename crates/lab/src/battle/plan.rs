@@ -37,9 +37,7 @@ impl Bout {
 
     /// What its files are called.
     pub(super) fn file_name(&self) -> String {
-        let (contestant, scheme) = (self.contestant.file_name(), self.scheme());
-        let key = self.load.parameters.key();
-        format!("{contestant}_{scheme}_{key}_round{}", self.round)
+        self.contest().folder_name(&self.load.parameters)
     }
 
     pub(super) fn contest(&self) -> Contest {

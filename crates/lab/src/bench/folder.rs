@@ -5,7 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use moonwire_report::{Run, Style, junit, markdown, render_all, summary, write_run};
+use moonwire_report::{
+    Run, Style, junit, markdown, render_all, summary, write_cell_reports, write_run,
+};
 use serde::Serialize;
 
 use super::BenchError;
@@ -88,8 +90,8 @@ impl ResultFolder {
         Ok(render_all(run, &self.path)?)
     }
 
-    /// Writes the tables of the report without its page: `summary.txt`, `report.md`
-    /// and `junit.xml`.
+    /// Writes the tables of the report without its page: `summary.txt`, `report.md`,
+    /// `junit.xml` and the report of each cell.
     pub(crate) fn write_tables(&self, run: &Run) -> Result<(), BenchError> {
         for (name, text) in [
             ("summary.txt", summary(run, Style::default())),
@@ -99,7 +101,7 @@ impl ResultFolder {
             let path = self.path.join(name);
             fs::write(&path, text).map_err(|error| unwritable(&path, &error))?;
         }
-        Ok(())
+        Ok(write_cell_reports(run, &self.path)?)
     }
 
     /// The path of a file that belongs to a cell.

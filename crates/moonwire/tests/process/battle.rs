@@ -98,7 +98,7 @@ fn every_contestant_has_a_cell_in_each_round_and_serves_every_connection() {
     let terms = "TLS 1.3, AES_128_GCM_SHA256, X25519, ECDSA 256, full handshakes";
     assert_eq!(outcome.stdout.matches(terms).count(), 2, "{outcome:?}");
     let out = folder.path().join("out");
-    assert!(out.join("report.md").is_file());
+    has_a_report_of_each_cell(&out);
     let sum = json["environment"]["contestant_files"]["moonwire"].as_str();
     assert_eq!(sum.map(str::len), Some(64), "{json}");
     is_told_in_all_formats(&out, &json);
@@ -158,6 +158,29 @@ fn servers_and_proxies_are_started_again_for_each_cell() {
     };
     assert_eq!(started("behind"), (16, 16), "{outcome:?}");
     assert_eq!(started("before"), (8, 8), "{outcome:?}");
+}
+
+/// In the folder that has what the processes of the cell said, and one table for each scheme.
+fn has_a_report_of_each_cell(out: &Path) {
+    let report = fs::read_to_string(out.join("report.md")).unwrap();
+    for scheme in ["plain (ws)", "TLS (wss)"] {
+        let table = format!("\n## all loads, {scheme}: handshake mean, and who wins\n");
+        assert!(report.contains(&table), "{report}");
+    }
+    for (contestant, scheme) in [("moonwire", "ws"), ("none", "wss")] {
+        for round in 1..=2 {
+            let key = "c60_p1_m1_o10_s1024_r1";
+            let folder = out.join(format!("cells/{contestant}_{scheme}_{key}_round{round}"));
+            let files = fs::read_dir(&folder).unwrap_or_else(|_| panic!("{folder:?}"));
+            assert!(files.count() > 1, "{folder:?}");
+            let report = fs::read_to_string(folder.join("report.md")).unwrap();
+            let title = format!(": {contestant}, {scheme}, round {round}, 60 clients\n");
+            assert!(report.lines().next().unwrap().ends_with(title.trim_end()));
+            assert!(report.contains("| handshake "), "{report}");
+            assert!(report.contains("60 ok, 0 failed"), "{report}");
+            assert!(report.contains("## On a terminal"), "{report}");
+        }
+    }
 }
 
 /// What others read: the schema, JUnit XML, pictures, a text for a pull request.

@@ -159,6 +159,15 @@ impl<'a> Ranking<'a> {
         })
     }
 
+    /// Who is ahead of all others, and not by chance.
+    pub(super) fn winner(&self) -> Option<&'a str> {
+        let [best, second, ..] = self.places.as_slice() else {
+            return None;
+        };
+        let shift = self.shift(best, second)?;
+        shift.is_told().then_some(best.contestant)
+    }
+
     /// How many more rounds would tell what is to be told.
     fn more_rounds(&self) -> String {
         let samples: Vec<&[f64]> = self.places.iter().map(|it| it.logs.as_slice()).collect();

@@ -1,0 +1,152 @@
+//! All loads of a battle at a glance: one table for each scheme, with who won under each load.
+
+use super::ranking::Ranking;
+use super::standing::Standing;
+use super::{Field, Rules, Section, circle};
+use crate::format;
+use crate::groups;
+use crate::metric::Metric;
+use crate::table::Table;
+
+/// A table of the loads over ws and one of those over wss, by the metric that decides.
+pub(super) fn sections(fields: &[Field<'_>], rules: &Rules, seed: u64) -> Vec<Section> {
+    let Some(primary) = Metric::parse(&rules.primary) else {
+        return Vec::new();
+    };
+    let schemes = [(false, "plain (ws)"), (true, "TLS (wss)")];
+    let sections = schemes.map(|(is_secure, scheme)| {
+        let of_scheme = fields.iter().filter(|field| field.common().1 == is_secure);
+        let loads: Vec<Load<'_>> = of_scheme.map(|field| Load::of(field, seed)).collect();
+        let table = table(&loads, primary, rules)?;
+        Some(Section {
+            title: format!("all loads, {scheme}: {primary}, and who wins"),
+            table,
+            sentences: Vec::new(),
+        })
+    });
+    sections.into_iter().flatten().collect()
+}
+
+/// One load with all who had it.
+struct Load<'a> {
+    name: String,
+    standings: Vec<Standing<'a>>,
+}
+
+impl<'a> Load<'a> {
+    fn of(field: &Field<'a>, seed: u64) -> Self {
+        let (parameters, _) = field.common();
+        let connections = groups::plural(parameters.clients, "connection", "s");
+        Self {
+            name: format!("{connections}, {}", groups::described(&parameters)),
+            standings: field.standings(seed),
+        }
+    }
+
+    fn quantity(&self, contestant: &str, primary: Metric) -> String {
+        let mut standings = self.standings.iter();
+        let standing = standings.find(|it| it.contestant() == contestant);
+        standing.map_or_else(format::dash, |it| it.quantity(primary))
+    }
+
+    /// One for each group that can be compared: those over other TLS are not in one ranking.
+    fn winner(&self, primary: Metric, rules: &Rules) -> String {
+        let circles = circle::circles(&self.standings, rules.control.as_deref());
+        let winners = circles.iter().filter_map(|circle| {
+            let ranking = Ranking::of(&circle.members, primary, rules);
+            ranking.winner().map(str::to_owned)
+        });
+        let winners: Vec<String> = winners.collect();
+        match winners.as_slice() {
+            [] => "nobody".to_owned(),
+            winners => winners.join(" and "),
+        }
+    }
+}
+
+/// `None` without a load.
+fn table(loads: &[Load<'_>], primary: Metric, rules: &Rules) -> Option<Table> {
+    let all = loads.iter().flat_map(|load| &load.standings);
+    let mut contestants: Vec<&str> = all.map(Standing::contestant).collect();
+    contestants.sort_unstable();
+    contestants.dedup();
+    let header = std::iter::once("load").chain(contestants.iter().copied());
+    let mut table = Table::new(header.chain(["winner"]));
+    for load in loads {
+        let quantities = contestants.iter().map(|it| load.quantity(it, primary));
+        let row = std::iter::once(load.name.clone()).chain(quantities);
+        table.row(row.chain([load.winner(primary, rules)]));
+    }
+    (!table.is_empty()).then_some(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{sections as all, tests};
+    use crate::contest::Contest;
+    use crate::run::{Content, Run};
+
+    /// Two loads over ws and one over wss, of which `b` wins the first and `a` the last.
+    fn battle() -> Run {
+        let parts = [
+            (100, false, [("a", 2.4), ("b", 2.0), ("none", 4.0)]),
+            (5000, false, [("a", 3.0), ("b", 3.0), ("none", 4.0)]),
+            (100, true, [("a", 5.0), ("b", 6.0), ("none", 7.0)]),
+        ];
+        let mut cells = Vec::new();
+        for (connections, tls, contestants) in parts {
+            for mut cell in tests::run(&contestants, 8).cells().to_vec() {
+                cell.parameters.clients = connections;
+                cell.contest = cell.contest.map(|contest| Contest {
+                    connections,
+                    tls,
+                    ..contest
+                });
+                cells.push(cell);
+            }
+        }
+        Run {
+            content: Content::Bench(cells),
+            ..tests::run(&[], 0)
+        }
+    }
+
+    #[test]
+    fn each_scheme_has_a_table_of_its_loads_with_who_won() {
+        let markdown = crate::markdown::markdown(&battle());
+        let (_, plain) = markdown
+            .split_once("## all loads, plain (ws)")
+            .unwrap();
+        let (plain, secure) = plain.split_once("## all loads, TLS (wss)").unwrap();
+        let (secure, _) = secure.split_once("\n## ").unwrap();
+        let rows = |text: &str| -> Vec<Vec<String>> {
+            let rows = text.lines().filter(|line| line.starts_with('|'));
+            let cells = |row: &str| -> Vec<String> {
+                let cells = row.trim_matches('|').split('|');
+                cells.map(|cell| cell.trim().to_owned()).collect()
+            };
+            rows.map(cells).collect()
+        };
+        let plain = rows(plain);
+        assert_eq!(plain[0], ["load", "a", "b", "none", "winner"]);
+        assert_eq!(plain.len(), 4, "{plain:?}");
+        assert!(plain[2][0].starts_with("100 connections, "), "{plain:?}");
+        assert!(plain[2][2].starts_with("2.") && plain[2][2].contains('['));
+        assert_eq!(plain[2][4], "b");
+        // Those two cannot be told apart.
+        assert_eq!(plain[3][4], "nobody", "{plain:?}");
+        let secure = rows(secure);
+        assert_eq!((secure.len(), secure[2][4].as_str()), (3, "a"));
+    }
+
+    #[test]
+    fn a_scheme_without_loads_has_no_table() {
+        let run = tests::run(&[("a", 2.0), ("b", 2.4)], 8);
+        let titles: Vec<String> = all(&run, &tests::rules())
+            .into_iter()
+            .map(|it| it.title)
+            .collect();
+        assert!(titles[0].starts_with("all loads, plain (ws): response p50"));
+        assert!(!titles.iter().any(|it| it.contains("wss")), "{titles:?}");
+    }
+}
