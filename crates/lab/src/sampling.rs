@@ -121,6 +121,30 @@ impl Series {
         (wall > 0.0).then(|| (to_ns - from_ns).max(0.0) / 1e9 / wall)
     }
 
+    /// The least and the most CPU from one sample in `[from, to]` to the next, as shares of one core,
+    /// and from both ends to the samples beside them: the share of the whole is between the two. What
+    /// is too short to tell a share is a part of what is beside it.
+    pub(crate) fn cpu_range(&self, from: Instant, to: Instant) -> Option<(f64, f64)> {
+        let mut marks = vec![from];
+        let within = self.0.iter().map(|sample| sample.at);
+        for at in within.filter(|at| *at > from && *at < to) {
+            if at - marks[marks.len() - 1] >= SHARE_OVER_MIN {
+                marks.push(at);
+            }
+        }
+        if marks.len() > 1 && to - marks[marks.len() - 1] < SHARE_OVER_MIN {
+            marks.pop();
+        }
+        marks.push(to);
+        let shares = marks
+            .windows(2)
+            .map(|ends| self.cpu_share(ends[0], ends[1]));
+        let shares: Vec<f64> = shares.collect::<Option<_>>()?;
+        let least = shares.iter().copied().min_by(f64::total_cmp)?;
+        let most = shares.iter().copied().max_by(f64::total_cmp)?;
+        Some((least, most))
+    }
+
     /// CPU time at a moment, interpolated between the samples around it.
     pub fn cpu_ns_at(&self, at: Instant) -> Option<f64> {
         self.counted_at(at, |sample| Some(sample.cpu_ns as f64))
@@ -345,6 +369,8 @@ impl Sampler {
 /// Of the samples that tell what is used at the moment.
 const NEWEST: Duration = Duration::from_secs(1);
 const PERIOD_MIN: Duration = Duration::from_millis(10);
+/// Ticks of processor time are up to 10 ms long: of less than a few of them no share can be told.
+const SHARE_OVER_MIN: Duration = Duration::from_millis(50);
 /// Every how many looks the rare part is read: it walks page tables and descriptor tables.
 const RARE_EVERY: u64 = 20;
 /// Almost three hours at ten samples a second; of a day every tenth of them.

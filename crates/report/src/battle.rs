@@ -13,6 +13,7 @@ mod ranking;
 mod schemes;
 mod stages;
 mod standing;
+mod usage;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -104,6 +105,11 @@ pub(crate) fn sections(run: &Run, rules: &Rules) -> Vec<Section> {
         }
     }
     sections.extend(schemes::sections(&fields, run.environment.seed));
+    sections.extend(usage::section(
+        &fields,
+        &names(&fields),
+        run.environment.seed,
+    ));
     sections.extend(evenness::section(run));
     sections.extend(cross_check::section(run));
     sections.extend(ceilings);

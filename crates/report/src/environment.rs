@@ -88,6 +88,12 @@ pub struct Server {
     pub cpu_ns_per_message: Option<f64>,
     /// CPU used over the sending phase, seconds.
     pub cpu_s: Option<f64>,
+    /// The least of it between two looks, 100 ms apart as a rule, in processors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_least: Option<f64>,
+    /// The most of it, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_most: Option<f64>,
     /// How long that was looked at, seconds.
     pub observed_s: Option<f64>,
     /// Resident memory at the end of the sending phase, bytes.

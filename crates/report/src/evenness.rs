@@ -44,7 +44,8 @@ pub(crate) fn section(run: &Run) -> Option<Section> {
         let contest = cell.contest.as_ref();
         let name = contest.map_or("", |contest| contest.contestant.as_str());
         let round = contest.map_or(0, |contest| contest.round);
-        (cell.parameters.clients, name, round)
+        let tls = contest.is_some_and(|contest| contest.tls);
+        (tls, cell.parameters.clients, name, round)
     });
     for cell in cells {
         if let Some(contest) = &cell.contest {

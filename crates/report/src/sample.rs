@@ -201,6 +201,21 @@ fn fill_counters(cell: &mut Cell, sent: u64, seconds: u64) {
     });
 }
 
+/// Compares with a file beside the sources; `UPDATE=1 cargo test` writes it anew.
+pub(crate) fn assert_golden(name: &str, text: &str) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("src/golden")
+        .join(name);
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        text == expected,
+        "{name} differs from what is expected:\n{text}"
+    );
+}
+
 /// A number that survives being printed and parsed.
 fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0

@@ -383,22 +383,7 @@ const BAR_WIDTH: u64 = 40;
 mod tests {
     use super::*;
     use crate::markdown::markdown;
-    use crate::sample;
-
-    /// Compares with a file beside the sources; `UPDATE=1 cargo test` writes it anew.
-    fn assert_golden(name: &str, text: &str) {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("src/golden")
-            .join(name);
-        if std::env::var_os("UPDATE").is_some() {
-            std::fs::write(&path, text).unwrap();
-        }
-        let expected = std::fs::read_to_string(&path).unwrap();
-        assert!(
-            text == expected,
-            "{name} differs from what is expected:\n{text}"
-        );
-    }
+    use crate::sample::{self, assert_golden};
 
     fn load() -> Run {
         let mut cell = sample::cell(1000, 0.6, 6, 20);

@@ -76,6 +76,8 @@ pub(crate) fn fill_server(
             let cpu_ns = (after_ns - before_ns).max(0.0);
             server.cpu_s = Some(cpu_ns / 1e9);
             server.observed_s = Some((to - from).as_secs_f64());
+            let range = series.cpu_range(from, to);
+            (server.cpu_least, server.cpu_most) = range.unzip();
             server.throttled_ms = series.throttled_ms(from, to);
             server.cpu_ns_per_message = (messages > 0).then(|| cpu_ns / messages as f64);
         }
@@ -308,6 +310,8 @@ mod tests {
         let server = cell.server.unwrap();
         assert_eq!(server.cpu_s, Some(1.1));
         assert_eq!(server.cpu_ns_per_message, Some(1_100_000.0));
+        // In 10 s and in 1 s.
+        assert_eq!((server.cpu_least, server.cpu_most), (Some(0.1), Some(0.1)));
         assert_eq!(
             (server.rss_start_bytes, server.rss_bytes),
             (Some(1000), Some(7000))

@@ -44,6 +44,36 @@ fn cpu_is_interpolated_between_samples() {
 }
 
 #[test]
+fn the_range_of_cpu_is_that_of_the_samples_within() {
+    let start = Instant::now();
+    let at = |ms: u64| start + Duration::from_millis(ms);
+    let ms = 1_000_000;
+    let series = Series(vec![
+        sample(at(0), 0),
+        sample(at(100), 100 * ms),
+        sample(at(200), 110 * ms),
+        // Close to its neighbour, and no sample of its own.
+        sample(at(201), 111 * ms),
+        sample(at(300), 150 * ms),
+        sample(at(400), 230 * ms),
+    ]);
+    let range = |from, to| {
+        let (least, most) = series.cpu_range(at(from), at(to)).unwrap();
+        [least, most].map(|share| (share * 1000.0).round() / 1000.0)
+    };
+    assert_eq!(range(0, 400), [0.1, 1.0]);
+    assert_eq!(range(100, 400), [0.1, 0.8]);
+    // The ends count, but for a last 20 ms, which belong to what is before them.
+    assert_eq!(range(150, 350), [0.1, 0.8]);
+    assert_eq!(range(0, 320), [0.1, 1.0]);
+    let (_, most) = series.cpu_range(at(200), at(320)).unwrap();
+    assert!((0.466..0.467).contains(&most), "{most}");
+    // Between two samples there is one share.
+    assert_eq!(range(310, 390), [0.8, 0.8]);
+    assert_eq!(Series::default().cpu_range(at(0), at(400)), None);
+}
+
+#[test]
 fn what_counts_up_is_told_by_parts_that_add_up_and_close_looks_where_they_were() {
     let start = Instant::now();
     let at = |ms: u64| start + Duration::from_millis(ms);

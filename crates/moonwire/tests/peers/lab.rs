@@ -107,6 +107,43 @@ fn another_generator_sends_the_same_load_and_stands_beside_ours() {
     }
 }
 
+/// What nginx and the servers behind it used, and how it spread what came.
+#[test]
+fn a_proxy_has_its_range_of_cpu_and_its_servers_their_connections() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let mut lab = moonwire();
+    let contest = ["battle-messaging", "--contestants", "nginx,none"];
+    lab.arg("lab").args(contest).args(["--connections", "40"]);
+    lab.args(["--backends", "2", "--rounds", "1", "--tls", "off"]);
+    lab.args(["--ceiling", "0s", "--json", "-"]);
+    let outcome = run(lab.arg("--out").arg(&out));
+    let json: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    let cells = json["cells"].as_array().unwrap();
+    let nginx = cells.iter().find(|cell| cell["contestant"] == "nginx");
+    let nginx = nginx.unwrap();
+    for role in ["server", "backends"] {
+        let used = |name: &str| nginx[role][name].as_f64().unwrap();
+        let mean = used("cpu_s") / used("observed_s");
+        let (least, most) = (used("cpu_least"), used("cpu_most"));
+        assert!(least <= mean + 1e-6 && mean <= most + 1e-6, "{nginx}");
+        assert!(most > 0.0, "{nginx}");
+    }
+    assert_eq!(nginx["distribution"].as_array().unwrap().len(), 2);
+    let report = fs::read_to_string(out.join("report.md")).unwrap();
+    for (table, columns) in [
+        ("what each used", 8),
+        ("how connections were spread over the servers", 7),
+    ] {
+        let (_, table) = report.split_once(&format!("\n## {table}\n")).unwrap();
+        let mut rows = table.lines().filter(|line| line.contains(" nginx |"));
+        let row = rows.next().unwrap_or_else(|| panic!("{table}"));
+        let cells = row.trim_matches('|').split('|').map(str::trim);
+        let told = cells.filter(|cell| *cell != "–").count();
+        assert_eq!(told, columns, "{row}");
+    }
+}
+
 /// Of a load on ws and on moonwire, whose collector tells nothing, here or at an agent.
 fn assert_pauses_are_told(agent: Option<&str>) {
     let folder = tempfile::tempdir().unwrap();

@@ -233,6 +233,13 @@ fn a_threshold_that_fails_says_so_in_the_exit_code() {
     let used = shares.iter().filter(|it| it["cpu_s"].as_f64() > Some(0.0));
     assert_eq!(used.count(), 2, "{shares:?}");
     assert!(outcome.stdout.contains("how connections were spread"));
+    for server in cells.iter().map(|cell| &cell["server"]) {
+        let used = ["cpu_least", "cpu_most"].map(|name| server[name].as_f64());
+        assert!(used[0] <= used[1] && used[1] > Some(0.0), "{server}");
+    }
+    let (_, used) = outcome.stdout.split_once("\nwhat each used\n").unwrap();
+    let row = used.lines().find(|line| line.contains(" none "));
+    assert!(row.is_some_and(|it| it.contains(" % ") && it.contains(" MiB")));
 }
 
 #[test]

@@ -84,7 +84,10 @@ fn table(loads: &[Load<'_>], primary: Metric, rules: &Rules) -> Option<Table> {
 mod tests {
     use super::super::{sections as all, tests};
     use crate::contest::Contest;
+    use crate::environment::Server;
+    use crate::evenness::BackendShare;
     use crate::run::{Content, Run};
+    use crate::sample;
 
     /// Two loads over ws and one over wss, of which `b` wins the first and `a` the last.
     fn battle() -> Run {
@@ -114,9 +117,7 @@ mod tests {
     #[test]
     fn each_scheme_has_a_table_of_its_loads_with_who_won() {
         let markdown = crate::markdown::markdown(&battle());
-        let (_, plain) = markdown
-            .split_once("## all loads, plain (ws)")
-            .unwrap();
+        let (_, plain) = markdown.split_once("## all loads, plain (ws)").unwrap();
         let (plain, secure) = plain.split_once("## all loads, TLS (wss)").unwrap();
         let (secure, _) = secure.split_once("\n## ").unwrap();
         let rows = |text: &str| -> Vec<Vec<String>> {
@@ -137,6 +138,48 @@ mod tests {
         assert_eq!(plain[3][4], "nobody", "{plain:?}");
         let secure = rows(secure);
         assert_eq!((secure.len(), secure[2][4].as_str()), (3, "a"));
+    }
+
+    /// The same with what was seen of the processes: two servers behind each.
+    fn seen() -> Run {
+        let mut run = battle();
+        run.name = "a battle".to_owned();
+        run.environment = sample::bench(1, 1000).environment;
+        let Content::Bench(cells) = &mut run.content else {
+            panic!("a battle")
+        };
+        for (index, cell) in cells.iter_mut().enumerate() {
+            let part = (index % 3) as f64 * 0.1;
+            let used = |least: f64, most: f64, peak_mib: u64| Server {
+                cpu_s: Some(2.0 + part),
+                observed_s: Some(5.0),
+                cpu_least: Some(least + part),
+                cpu_most: Some(most + part),
+                rss_peak_bytes: Some(peak_mib << 20),
+                ..Server::default()
+            };
+            cell.server = Some(used(0.2, 0.7, 20 + index as u64 % 3));
+            cell.backends = Some(used(0.3, 1.6, 90));
+            let clients = cell.parameters.clients as f64;
+            let share = |part: f64| BackendShare {
+                connections: clients * part,
+                cpu_s: 4.0 * part,
+            };
+            let contest = cell.contest.as_mut().unwrap();
+            if contest.round == 1 {
+                contest.distribution = vec![share(0.6), share(0.4)];
+            }
+        }
+        run
+    }
+
+    #[test]
+    fn the_report_of_a_battle_reads_as_before() {
+        let markdown = crate::markdown::markdown(&seen());
+        // Behind its tables are those of each cell, which a bench has as well.
+        let end = markdown.find(", ws, round 1: ").unwrap();
+        let end = markdown[..end].rfind("\n## ").unwrap();
+        sample::assert_golden("battle.md", &markdown[..=end]);
     }
 
     #[test]
