@@ -2,7 +2,7 @@
 // Draws the charts of the page from the JSON inside it. Times are seconds, latencies microseconds.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const colors = { max: "#9aa5b1", p99: "#d55e00", mean: "#e69f00", p50: "#0072b2" };
+  const colors = { max: "#9aa5b1", p99: "#d55e00", mean: "#e69f00", rolling: "#009e73", p50: "#0072b2" };
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const live = new Set();
 
@@ -176,7 +176,7 @@
     const y = yRange([Math.min(...all("p50")), Math.max(...all("max"))]);
     const end = Math.max(...shown.map((cell) => cell.seconds[cell.seconds.length - 1] + 0.5));
     for (const cell of shown) {
-      const series = ["p50", "mean", "p99", "max"];
+      const series = ["p50", "mean", "rolling", "p99", "max"];
       draw(
         box(root, cell.label),
         {
@@ -187,7 +187,9 @@
             series: [
               line("time", null, second),
               ...series.map((name) =>
-                line(name, colors[name], latency, { width: name === "max" ? 1 : 2 }),
+                line(name === "rolling" ? data.rolling_label : name, colors[name], latency, {
+                  width: name === "max" ? 1 : 2,
+                }),
               ),
             ],
           },

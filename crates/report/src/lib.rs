@@ -46,6 +46,7 @@ mod processor;
 mod pull_request;
 mod quantiles;
 mod replies;
+mod rolling;
 mod run;
 #[cfg(test)]
 mod sample;

@@ -229,7 +229,7 @@ fn chart_section(group: &Group<'_>, index: usize) -> String {
         ("percentiles", "By percentile", "plots wide"),
         (
             "over_time",
-            "Over time: each second's median, mean, p99 and maximum",
+            "Over time: each second's median, mean, p99 and maximum, and a rolling mean",
             "plots",
         ),
         ("distribution", "Distribution", "plots"),

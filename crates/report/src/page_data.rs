@@ -8,11 +8,13 @@ use crate::histogram::Histogram;
 use crate::interval::{Interval, IntervalLatency};
 use crate::palette::series_color;
 use crate::plot_data::{Bin, log_bins, percentile_curve, tail_bins, value_range};
+use crate::rolling::{rolling_label, rolling_means};
 use crate::tables::Pick;
 
 /// The JSON of all groups and their cells.
 pub(crate) fn page_data(groups: &[Group<'_>]) -> String {
     let mut data = Data {
+        rolling_label: rolling_label(),
         groups: Vec::new(),
         cells: Vec::new(),
     };
@@ -41,6 +43,7 @@ pub(crate) fn page_data(groups: &[Group<'_>]) -> String {
 
 #[derive(Serialize)]
 struct Data {
+    rolling_label: String,
     groups: Vec<GroupData>,
     cells: Vec<CellData>,
 }
@@ -92,6 +95,7 @@ struct LatencyData {
 #[derive(Serialize)]
 struct OverTime {
     mean: Vec<Option<f64>>,
+    rolling: Vec<Option<f64>>,
     p50: Vec<Option<f64>>,
     p99: Vec<Option<f64>>,
     max: Vec<Option<f64>>,
@@ -153,26 +157,24 @@ impl CellData {
                 .map(|interval| interval.server_rss_bytes)
                 .collect(),
             generator_cpu: intervals.iter().map(|i| percent(i.generator_cpu)).collect(),
-            one_way: LatencyData::of(cell, Pick::OneWay, ranges.one_way, |i| i.one_way),
-            response: LatencyData::of(cell, Pick::Response, ranges.response, |i| i.response),
+            one_way: LatencyData::of(cell, Pick::OneWay, ranges.one_way),
+            response: LatencyData::of(cell, Pick::Response, ranges.response),
         }
     }
 }
 
 impl LatencyData {
-    fn of(
-        cell: &Cell,
-        pick: Pick,
-        range: Option<Range>,
-        latency: fn(&Interval) -> Option<IntervalLatency>,
-    ) -> Option<Self> {
+    fn of(cell: &Cell, pick: Pick, range: Option<Range>) -> Option<Self> {
         let (histogram, range) = (pick.of(cell)?, range?);
+        let seconds = cell.intervals.iter();
+        let seconds: Vec<_> = seconds
+            .map(|it| (it.start_s, it.length_s, pick.in_second(it)))
+            .collect();
         let over_time = |figure: fn(IntervalLatency) -> f64| {
-            cell.intervals
-                .iter()
-                .map(|interval| latency(interval).map(figure))
-                .collect()
+            let latencies = seconds.iter().map(|(_, _, latency)| latency.map(figure));
+            latencies.collect()
         };
+        let rolling = rolling_means(&seconds).into_iter();
         let tail = |quantile| {
             let (range, bins) = tail_bins(histogram, quantile, BIN_COUNT)?;
             Some(Bars::of(&bins, histogram, range))
@@ -184,6 +186,7 @@ impl LatencyData {
         Some(Self {
             over_time: OverTime {
                 mean: over_time(|figures| figures.mean_us),
+                rolling: rolling.map(|mean_us| mean_us.map(rounded)).collect(),
                 p50: over_time(|figures| figures.p50_us),
                 p99: over_time(|figures| figures.p99_us),
                 max: over_time(|figures| figures.max_us),

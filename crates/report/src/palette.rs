@@ -3,6 +3,7 @@
 pub(crate) const BLUE: &str = "#0072b2";
 pub(crate) const ORANGE: &str = "#e69f00";
 pub(crate) const VERMILLION: &str = "#d55e00";
+pub(crate) const GREEN: &str = "#009e73";
 pub(crate) const GREY: &str = "#9aa5b1";
 
 /// Paler ones of the first two, for lines below them.
@@ -27,9 +28,9 @@ pub(crate) fn contestant_color(index: usize) -> &'static str {
 pub(crate) const CONTROL: &str = "#4a5568";
 /// Neighbours far apart, because any two of them may lie side by side.
 pub(crate) const CONTESTANTS: [&str; 7] = [
-    BLUE, ORANGE, "#009e73", VERMILLION, "#56b4e9", "#cc79a7", "#6b5b95",
+    BLUE, ORANGE, GREEN, VERMILLION, "#56b4e9", "#cc79a7", "#6b5b95",
 ];
 /// From cool to warm, because the series are client counts from few to many.
 const SERIES: [&str; 8] = [
-    "#56b4e9", BLUE, ORANGE, VERMILLION, "#009e73", "#cc79a7", "#6b5b95", "#4a5568",
+    "#56b4e9", BLUE, ORANGE, VERMILLION, GREEN, "#cc79a7", "#6b5b95", "#4a5568",
 ];

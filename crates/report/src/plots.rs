@@ -15,9 +15,10 @@ use crate::groups::{Group, judged};
 use crate::heat_map;
 use crate::histogram::Histogram;
 use crate::interval::IntervalLatency;
-use crate::palette::{BLUE, GREY, ORANGE, VERMILLION, series_color};
+use crate::palette::{BLUE, GREEN, GREY, ORANGE, VERMILLION, series_color};
 use crate::plot_data::{Bin, log_bins, percentile_curve, tail_bins, value_range};
 use crate::quantiles::Quantiles;
+use crate::rolling::{rolling_label, rolling_means};
 use crate::run::Run;
 use crate::sentences;
 use crate::tables::Pick;
@@ -147,14 +148,13 @@ fn group_plots(cells: &[&Cell], subtitle: &str, key: &str) -> Vec<Plot> {
 
 fn time_legend() -> Vec<(String, &'static str)> {
     let entries = [
-        ("max", GREY),
-        ("p99", VERMILLION),
-        ("mean", ORANGE),
-        ("p50", BLUE),
+        ("max".to_owned(), GREY),
+        ("p99".to_owned(), VERMILLION),
+        ("mean".to_owned(), ORANGE),
+        (rolling_label(), GREEN),
+        ("p50".to_owned(), BLUE),
     ];
-    entries
-        .map(|(name, color)| (name.to_owned(), color))
-        .to_vec()
+    entries.to_vec()
 }
 
 /// One panel a cell, all on the same axes.
@@ -191,6 +191,7 @@ fn time_panels(cells: &[&Cell], pick: Pick) -> Vec<Panel> {
                 line(|latency| latency.max_us, GREY, 1.2),
                 line(|latency| latency.p99_us, VERMILLION, 2.0),
                 line(|latency| latency.mean_us, ORANGE, 2.0),
+                rolling(cell, pick),
                 line(|latency| latency.p50_us, BLUE, 2.0),
             ],
         }
@@ -198,13 +199,26 @@ fn time_panels(cells: &[&Cell], pick: Pick) -> Vec<Panel> {
     cells.iter().map(panel).collect()
 }
 
+fn rolling(cell: &Cell, pick: Pick) -> Mark {
+    let intervals = cell.intervals.iter();
+    let latencies: Vec<_> = intervals
+        .map(|it| (it.start_s, it.length_s, pick.in_second(it)))
+        .collect();
+    let means = rolling_means(&latencies).into_iter();
+    let points = means.zip(series(cell, pick));
+    Mark::Line {
+        points: points
+            .map(|(mean_us, (at_s, _))| Some((at_s, mean_us?)))
+            .collect(),
+        color: GREEN,
+        width: 2.6,
+    }
+}
+
 fn series(cell: &Cell, pick: Pick) -> impl Iterator<Item = (f64, Option<IntervalLatency>)> {
     cell.intervals.iter().map(move |interval| {
-        let latency = match pick {
-            Pick::OneWay => interval.one_way,
-            Pick::Response | Pick::RoundTripSeed => interval.response,
-        };
-        (interval.start_s + interval.length_s / 2.0, latency)
+        let at_s = interval.start_s + interval.length_s / 2.0;
+        (at_s, pick.in_second(interval))
     })
 }
 
@@ -317,6 +331,35 @@ const EMPTY: ((f64, f64), Vec<Bin>) = ((1.0, 2.0), Vec::new());
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample;
+
+    #[test]
+    fn latencies_over_time_have_a_rolling_mean_whose_window_is_told() {
+        let cell = sample::cell(1000, 1.0, 30, 100);
+        let panels = time_panels(&[&cell], Pick::Response);
+        let of_color = |wanted: &str| {
+            let mut marks = panels[0].marks.iter();
+            let points = marks.find_map(|mark| match mark {
+                Mark::Line { points, color, .. } if *color == wanted => Some(points.clone()),
+                _ => None,
+            });
+            points.unwrap()
+        };
+        let (mean, rolling) = (of_color(ORANGE), of_color(GREEN));
+        assert_eq!((mean.len(), rolling.len()), (30, 30));
+        // It moves less from second to second.
+        let travelled = |points: &[Option<(f64, f64)>]| -> f64 {
+            let values: Vec<f64> = points.iter().flatten().map(|point| point.1).collect();
+            values.windows(2).map(|two| (two[1] - two[0]).abs()).sum()
+        };
+        assert!(travelled(&rolling) < travelled(&mean) / 2.0);
+        let plots = group_plots(&[&cell], "", "key");
+        let plot = plots
+            .iter()
+            .find(|it| it.name == "round-trip_over-time_key");
+        let svg = &plot.unwrap().svg;
+        assert!(svg.contains(">rolling mean, 10 s<"), "{svg}");
+    }
 
     #[test]
     fn a_sheet_that_is_too_large_for_memory_is_drawn_with_fewer_pixels() {

@@ -6,6 +6,7 @@ use crate::cell::Cell;
 use crate::format::{self, dash, latency_or_dash, milliseconds_or_dash};
 use crate::groups::{Group, clients};
 use crate::histogram::Histogram;
+use crate::interval::{Interval, IntervalLatency};
 use crate::metric::{Latency, Statistic};
 use crate::quantiles::{Quantiles, microseconds};
 use crate::stage::Stage;
@@ -323,6 +324,14 @@ impl Pick {
             Self::RoundTripSeed => &cell.latency.round_trip_seed,
         };
         (!histogram.is_empty()).then_some(histogram)
+    }
+
+    /// The figures of a second, which has none of uwebsocket-benchmark's own.
+    pub(crate) fn in_second(self, interval: &Interval) -> Option<IntervalLatency> {
+        match self {
+            Self::OneWay => interval.one_way,
+            Self::Response | Self::RoundTripSeed => interval.response,
+        }
     }
 
     /// The name a reader sees as a heading.
