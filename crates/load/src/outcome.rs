@@ -277,8 +277,11 @@ fn rate(plan: &Plan, records: &Records) -> Rate {
             0.0
         }
     };
+    let each = records.sent_each.filter(|_| duration_s > 0.0);
     Rate {
         target_per_s: plan.rate_per_s(),
+        least_each_per_s: each.map(|(least, _)| per_s(least, duration_s)),
+        most_each_per_s: each.map(|(_, most)| per_s(most, duration_s)),
         sent_per_s: per_s(records.totals.counters.sent, duration_s),
         received_per_s: per_s(records.totals.counters.received, receiving_s),
         duration_s,

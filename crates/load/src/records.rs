@@ -29,6 +29,8 @@ pub(crate) struct Records {
     pub(crate) sending_end_ns: u64,
     pub(crate) last_sent_ns: u64,
     pub(crate) last_received_ns: u64,
+    /// The least and the most messages that one connection sent, where that is known.
+    pub(crate) sent_each: Option<(u64, u64)>,
     /// Messages that each listener has heard, where some are published.
     pub(crate) heard: Vec<u64>,
     /// Response times in blocks of time.
@@ -85,6 +87,7 @@ impl Records {
             sending_end_ns: 0,
             last_sent_ns: 0,
             last_received_ns: 0,
+            sent_each: None,
             heard: Vec::new(),
             blocks: BlockRecords::default(),
             stages: StageRecords::default(),
@@ -183,6 +186,8 @@ impl Records {
         self.last_sent_ns = self.last_sent_ns.max(finish.last_sent_ns);
         self.last_received_ns = self.last_received_ns.max(finish.last_received_ns);
         self.stalled |= finish.stalled;
+        let both = self.sent_each.into_iter().chain(finish.sent_each);
+        self.sent_each = both.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
         self.heard.extend_from_slice(&finish.heard);
         self.row(&finish.seconds, None).add(&finish.tally, 0);
         self.finished.push(finish);
@@ -314,6 +319,7 @@ mod tests {
             sending_end_ns: 0,
             last_sent_ns: 0,
             last_received_ns: 0,
+            sent_each: None,
             heard: Vec::new(),
             blocks: BlockRecords::default(),
             stages: StageRecords::default(),

@@ -199,6 +199,7 @@ impl<D: Driver> Worker<D> {
             sending_end_ns: self.sending_end_ns,
             last_sent_ns: self.desk.last_sent_ns,
             last_received_ns: self.desk.last_received_ns,
+            sent_each: self.sent_each(),
             heard: self.heard_each(),
             blocks: std::mem::take(&mut self.desk.blocks),
             stages: std::mem::take(&mut self.desk.stages),

@@ -56,6 +56,29 @@ fn an_echo_answers_everything_once() {
 }
 
 #[test]
+fn the_rates_of_the_clients_with_the_least_and_the_most_are_told() {
+    let peer = Peer::start(Fault::None);
+    let outcome = peer.load(|settings| {
+        settings.connections = 4;
+        settings.threads = 2;
+        settings.pacing = open(500.0, None);
+        // They take turns: 13, 13, 12 and 12.
+        settings.stop = Stop::Messages(50);
+    });
+    let rate = outcome.cell.rate;
+    let each = [rate.least_each_per_s, rate.most_each_per_s];
+    let sent = each.map(|per_s| per_s.map(|per_s| (per_s * rate.duration_s).round()));
+    assert_eq!(sent, [Some(12.0), Some(13.0)]);
+    // Where each sends a set number there is nothing to tell.
+    let short = peer.load(|settings| {
+        settings.pacing = closed(1);
+        settings.messages_per_connection = Some(2);
+        settings.stop = Stop::Schedule;
+    });
+    assert_eq!(short.cell.rate.most_each_per_s, None);
+}
+
+#[test]
 fn batches_poisson_and_sizes_down_to_nothing() {
     let peer = Peer::start(Fault::None);
     let batches = Pacing::Batches {

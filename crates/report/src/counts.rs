@@ -49,6 +49,13 @@ pub struct Rate {
     pub sent_per_s: f64,
     /// Replies per second received.
     pub received_per_s: f64,
+    /// Messages per second of the connection that sent the least of all that were up; `None` where
+    /// each sends a set number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub least_each_per_s: Option<f64>,
+    /// Of the one that sent the most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub most_each_per_s: Option<f64>,
     /// Length of the sending phase in seconds.
     pub duration_s: f64,
 }

@@ -3,6 +3,7 @@
 use crate::cell::Cell;
 use crate::chart::{Timeline, Track};
 use crate::curve::{self, Curve, Line};
+use crate::format;
 use crate::groups;
 use crate::live_counts;
 use crate::palette::{BLUE, ORANGE, PALE_BLUE, PALE_ORANGE};
@@ -104,9 +105,10 @@ fn plot(key: &Key<'_>, cells: &[&Cell]) -> Plot {
 
 /// Those of WebSocketListener's soaks, each with what the server says of the same, and the p99
 /// beside the median.
-const CURVES: [(Curve, Option<Curve>); 7] = [
+const CURVES: [(Curve, Option<Curve>); 8] = [
     (curve::SENT, Some(curve::SERVER_RECEIVED)),
     (curve::RECEIVED, Some(curve::SERVER_SENT)),
+    (curve::OF_EACH, None),
     (curve::CONNECTED, Some(curve::SERVER_CONNECTED)),
     (curve::P50, None),
     (curve::P99, None),
@@ -127,6 +129,31 @@ pub(crate) fn trends(cell: &Cell) -> Vec<(String, String)> {
         ))
     });
     told.collect()
+}
+
+/// What each client of a long cell gets a second, over its seconds and over all clients.
+pub(crate) fn rate_of_each(cell: &Cell) -> Option<String> {
+    if !is_long(cell) {
+        return None;
+    }
+    let told = format::significant;
+    let [low, mean, high] = curve::OF_EACH.range(cell)?;
+    let seconds = format!(
+        "{} messages/s out on average, from {} to {} from second to second",
+        told(mean),
+        told(low),
+        told(high)
+    );
+    let clients = cell.rate.least_each_per_s.zip(cell.rate.most_each_per_s);
+    let clients = clients.map(|(least, most)| {
+        format!(
+            "; in, over the whole run, {} of the client with the least to {} of the one with the \
+             most",
+            told(least),
+            told(most)
+        )
+    });
+    Some(seconds + &clients.unwrap_or_default())
 }
 
 /// One curve of all cells, ours above the server's; `None` where no cell has it.
@@ -229,6 +256,7 @@ mod tests {
         ] {
             assert!(svg.contains(text), "{text}");
         }
+        assert!(svg.contains(">Messages out, each client<"));
         // What no cell has is not drawn.
         assert!(!svg.contains("Delay") && !svg.contains("as the server counts"));
         assert!(svg.contains(">ws flat ("), "the trend of a curve");
@@ -236,8 +264,58 @@ mod tests {
     }
 
     #[test]
+    fn the_rate_of_each_client_is_told_and_whether_it_stays() {
+        let mut run = run(120);
+        let Content::Bench(cells) = &mut run.content else {
+            panic!("a bench")
+        };
+        let cell = &mut cells[0];
+        let each = |cell: &Cell| {
+            let trends = trends(cell);
+            let of_each = |it: &&(String, String)| it.0 == "messages out, each client";
+            let trend = trends.iter().find(of_each).unwrap().1.clone();
+            (rate_of_each(cell).unwrap(), trend)
+        };
+        let (rate, trend) = each(cell);
+        assert_eq!(
+            rate,
+            "10.0 messages/s out on average, from 10.0 to 10.0 from second to second"
+        );
+        assert!(trend.starts_with("flat ("), "{trend}");
+        // Clients are lost, and the others go on as before: all messages fall, and those of each
+        // client do not.
+        cell.rate.least_each_per_s = Some(7.25);
+        cell.rate.most_each_per_s = Some(12.0);
+        for (second, interval) in cell.intervals.iter_mut().enumerate() {
+            interval.connected = 200 - second as u64;
+            interval.received = 10 * interval.connected;
+        }
+        let (rate, trend) = each(cell);
+        assert!(trend.starts_with("flat ("), "{trend}");
+        let clients = "7.25 of the client with the least to 12.0 of the one with the most";
+        assert!(rate.ends_with(clients), "{rate}");
+        let all = curve::RECEIVED.trend(cell).unwrap().to_string();
+        assert!(all.starts_with("falls by"), "{all}");
+        // The other way round it is seen.
+        for (second, interval) in cell.intervals.iter_mut().enumerate() {
+            interval.connected = 100 + second as u64;
+            interval.received = 1000;
+        }
+        let (rate, trend) = each(cell);
+        assert!(trend.starts_with("falls by"), "{trend}");
+        assert!(
+            rate.contains("from 4.57 to 10.0 from second to second"),
+            "{rate}"
+        );
+        let markdown = crate::markdown::markdown(&run);
+        assert!(markdown.contains("- each client: "), "{markdown}");
+        assert!(markdown.contains("- course of messages out, each client: falls by"));
+    }
+
+    #[test]
     fn short_cells_have_no_course() {
         assert!(plots(&run(10)).is_empty());
+        assert_eq!(rate_of_each(&run(10).cells()[0]), None);
         assert!(trends(&run(10).cells()[0]).is_empty());
     }
 
@@ -255,7 +333,7 @@ mod tests {
         let told = trends(&cells[0]);
         let memory = told.iter().find(|(name, _)| name == "memory of the server");
         assert!(memory.unwrap().1.starts_with("rises by "), "{told:?}");
-        assert_eq!(told.len(), 5, "pauses have no trend: {told:?}");
+        assert_eq!(told.len(), 6, "pauses have no trend: {told:?}");
         let svg = &plots(&run)[0].svg;
         assert!(svg.contains(">GC pauses of the server<"));
         assert!(svg.contains(PALE_BLUE) && svg.contains(">ws, as the server counts<"));

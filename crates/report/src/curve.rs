@@ -44,6 +44,13 @@ impl Curve {
         sending.chunks(of_each).map(point).collect()
     }
 
+    /// The least, the mean and the most of it over the whole seconds of sending.
+    pub(crate) fn range(&self, cell: &Cell) -> Option<[f64; 3]> {
+        let values: Vec<f64> = sending(cell).filter_map(self.value).collect();
+        let folds = [Fold::Lowest, Fold::Mean, Fold::Highest];
+        (!values.is_empty()).then(|| folds.map(|fold| fold.of(&values)))
+    }
+
     /// Whether it stays where it is; `None` where the cell has no such figure.
     pub(crate) fn trend(&self, cell: &Cell) -> Option<Trend> {
         let point = |it: &Interval| Some((it.start_s + it.length_s / 2.0, (self.value)(it)?));
@@ -138,6 +145,15 @@ pub(crate) const RECEIVED: Curve = Curve {
     title: "Messages out",
     value: |it| per_second(it.received, it),
     ..SENT
+};
+
+/// The same by the connections that were up.
+pub(crate) const OF_EACH: Curve = Curve {
+    title: "Messages out, each client",
+    value: |it| {
+        Some(per_second(it.received, it)? / Some(it.connected as f64).filter(|up| *up > 0.0)?)
+    },
+    ..RECEIVED
 };
 
 /// The same as the server counts them.

@@ -161,6 +161,7 @@ fn fill_counters(cell: &mut Cell, sent: u64, seconds: u64) {
         sent_per_s: rounded(clients as f64 * 0.9998),
         received_per_s: rounded(clients as f64 * 3.9992),
         duration_s: seconds as f64,
+        ..Rate::default()
     };
     let all_online_ms = Some(rounded(300.0 + clients as f64 * 0.11));
     cell.connects = Connects {

@@ -239,10 +239,10 @@ pub(crate) fn memory_slope(cell: &Cell) -> Option<String> {
 /// What is to be said of a cell's course over time, as pairs of a name and a value: whether its
 /// curves are flat, what the server counted, and which seconds stand out.
 pub(crate) fn over_time(cell: &Cell) -> Vec<(String, String)> {
+    let each = course::rate_of_each(cell).map(|rate| ("each client".to_owned(), rate));
     let trends = course::trends(cell).into_iter();
-    let mut pairs: Vec<(String, String)> = trends
-        .map(|(curve, trend)| (format!("course of {curve}"), trend))
-        .collect();
+    let trends = trends.map(|(curve, trend)| (format!("course of {curve}"), trend));
+    let mut pairs: Vec<(String, String)> = each.into_iter().chain(trends).collect();
     let counted = live_counts::sentence(cell);
     pairs.extend(counted.map(|sentence| ("server's counters".to_owned(), sentence)));
     let (found, others) = spikes::spikes(cell);

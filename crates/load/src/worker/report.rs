@@ -63,6 +63,9 @@ pub(crate) struct Finish {
     pub(crate) last_sent_ns: u64,
     /// When the last reply came; 0 if none did.
     pub(crate) last_received_ns: u64,
+    /// The least and the most messages that one of its connections sent, where each may send as
+    /// long as it likes.
+    pub(crate) sent_each: Option<(u64, u64)>,
     /// Messages that each of its listeners has heard, where some are published.
     pub(crate) heard: Vec<u64>,
     /// Response times in blocks of time.

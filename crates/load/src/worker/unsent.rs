@@ -1,4 +1,4 @@
-//! What was due and is not sent when sending ends.
+//! What each connection sent, and what was due and is not sent when sending ends.
 
 use moonwire_net::Driver;
 
@@ -47,6 +47,20 @@ impl<D: Driver> Worker<D> {
                 self.unsent_down += if is_up { 0 } else { due };
             }
         }
+    }
+
+    /// The least and the most messages of one connection that was up; `None` where others than the
+    /// server say how many these are.
+    pub(super) fn sent_each(&self) -> Option<(u64, u64)> {
+        if self.plan.is_short_lived() || self.plan.programme.is_some() {
+            return None;
+        }
+        let joined = self.clients.iter().filter(|it| it.track.cursor.is_some());
+        let sent = joined.map(|client| client.track.ledger.next_seq());
+        sent.fold(None, |range, sent| {
+            let (least, most) = range.unwrap_or((sent, sent));
+            Some((least.min(sent), most.max(sent)))
+        })
     }
 
     /// Messages of connections that are down for good and did not send them.

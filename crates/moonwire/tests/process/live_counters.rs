@@ -47,4 +47,12 @@ fn a_soak_has_in_each_second_what_the_server_counted() {
         page.contains("out while it was loaded, as we did"),
         "{page}"
     );
+    // 20 a second, in turns.
+    for bound in ["least_each_per_s", "most_each_per_s"] {
+        let per_s = cell["rate"][bound].as_f64().unwrap();
+        assert!((6.0..7.0).contains(&per_s), "{bound}: {per_s}");
+    }
+    for line in ["- each client: ", "- course of messages out, each client: "] {
+        assert!(page.contains(line), "{line}: {page}");
+    }
 }

@@ -15,11 +15,17 @@ pub(super) fn sections(fields: &[Field<'_>], seed: u64) -> Vec<Section> {
         let secure = fields
             .iter()
             .find(|field| field.common() == (parameters.clone(), true))?;
-        let table = table(&plain.standings(seed), &secure.standings(seed));
+        let both = [plain.standings(seed), secure.standings(seed)];
+        let table = table(&both[0], &both[1]);
+        let mut standings = both.iter().flatten();
+        let is_of_blocks = standings.any(|it| it.ranked().count() < ROUNDS_MIN);
+        let sentences = [METHOD]
+            .into_iter()
+            .chain(is_of_blocks.then_some(BLOCKS_ONLY));
         (!table.is_empty()).then(|| Section {
             title: format!("{}: wss beside ws", plain.load()),
             table,
-            sentences: vec![METHOD.to_owned()],
+            sentences: sentences.map(str::to_owned).collect(),
         })
     });
     tables.collect()
@@ -151,8 +157,9 @@ const BLOCKS: usize = 30;
 const BLOCK_S_MIN: usize = 10;
 const METHOD: &str = "The difference is the median over all pairs of a round over wss and one over \
     ws, with the interval of 95 % of the test of Mann and Whitney; with fewer than 4 rounds, of \
-    blocks of at least 10 s of them. An interval of blocks is that of these processes: others of \
-    the same programs may differ by more, which only rounds can tell (`--rounds`).";
+    blocks of at least 10 s of them.";
+const BLOCKS_ONLY: &str = "With fewer than 4 rounds the interval knows how these runs vary from block \
+    to block, and not how another run would differ from them: more rounds would tell.";
 
 #[cfg(test)]
 mod tests {
@@ -193,13 +200,17 @@ mod tests {
         let section = sections
             .iter()
             .find(|it| it.title.ends_with("wss beside ws"));
-        section.map_or_else(String::new, |section| section.table.to_text())
+        section.map_or_else(String::new, |section| {
+            section.table.to_text() + &section.sentences.join("\n")
+        })
     }
 
     #[test]
     fn rounds_are_compared_and_blocks_of_time_where_there_are_few() {
-        for run in [run(5, 3), run(1, 300)] {
+        for (run, is_of_blocks) in [(run(5, 3), false), (run(1, 300), true)] {
             let text = text(&run);
+            let warning = "and not how another run would differ";
+            assert_eq!(text.contains(warning), is_of_blocks, "{text}");
             assert!(
                 text.contains("messages per second") && text.contains("-33."),
                 "{text}"
