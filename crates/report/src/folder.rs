@@ -197,6 +197,24 @@ mod tests {
     }
 
     #[test]
+    fn older_files_are_still_drawn() {
+        let older = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/golden/runs");
+        let files = fs::read_dir(older).unwrap();
+        let drawn = files.map(|file| {
+            let file = file.unwrap().path();
+            let run = read_run(&file).unwrap();
+            let cells = run.cells().len();
+            let whole = [summary(&run, Style::default()), markdown(&run), html(&run)];
+            assert!(whole.iter().all(|text| text.len() > 500), "{file:?}");
+            let reports: Vec<_> = cell_reports(&run).collect();
+            assert_eq!(reports.len(), if run.is_bench() { cells } else { 0 });
+            assert!(reports.iter().all(|(_, report)| report.len() > 500));
+            cells
+        });
+        assert!(drawn.sum::<usize>() > 6);
+    }
+
+    #[test]
     fn a_link_is_followed_and_stays_a_link() {
         let folder = tempfile::tempdir().unwrap();
         let (link, target) = (folder.path().join("link"), folder.path().join("target"));

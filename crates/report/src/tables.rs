@@ -408,6 +408,7 @@ pub(crate) const INTERVAL_ROWS_MAX: usize = 600;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::one_way::OneWay;
     use crate::time_block::TimeBlock;
 
     #[test]
@@ -437,6 +438,42 @@ mod tests {
         assert_eq!(handshake[11..], ["990 ms", "1.00 s"]);
         for name in LADDER {
             assert!(markdown.lines().next().unwrap().contains(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn one_way_and_round_trip_have_the_six_figures_of_seed_001() {
+        let mut cell = Cell::default();
+        cell.parameters.clients = 1000;
+        let mut one_way = Histogram::new();
+        for ms in 1..=100 {
+            one_way.record(ms * 1_000_000);
+            cell.latency.response.record(ms * 2_000_000);
+        }
+        cell.latency.one_way = OneWay::Measured {
+            histogram: one_way,
+            resolution_us: 1,
+            clock: None,
+        };
+        let group = Group { cells: vec![&cell] };
+        for (pick, times) in [(Pick::OneWay, 1.0), (Pick::Response, 2.0)] {
+            let text = client_table(&group, pick).to_text();
+            assert!(text.contains("1,000 clients"), "{text}");
+            let figures = [
+                ("mean", 50.5),
+                ("max", 100.0),
+                ("min", 1.0),
+                ("p50", 50.0),
+                ("p90", 90.0),
+                ("p99", 99.0),
+            ];
+            for (name, ms) in figures {
+                let start = format!("  {name} (ms) ");
+                let row = text.lines().find(|line| line.starts_with(&start));
+                let value: f64 = row.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+                // A bucket of the histogram is as wide as a thousandth.
+                assert!((value / (ms * times) - 1.0).abs() < 2e-3, "{name}: {text}");
+            }
         }
     }
 
