@@ -121,9 +121,9 @@ impl Series {
         (wall > 0.0).then(|| (to_ns - from_ns).max(0.0) / 1e9 / wall)
     }
 
-    /// The least and the most CPU from one sample in `[from, to]` to the next, as shares of one core,
-    /// and from both ends to the samples beside them: the share of the whole is between the two. What
-    /// is too short to tell a share is a part of what is beside it.
+    /// The least and the most CPU from one sample in `[from, to]` to the next, as shares of one
+    /// core, and from both ends to the samples beside them: the share of the whole is between the
+    /// two. What is too short to tell a share is a part of what is beside it.
     pub(crate) fn cpu_range(&self, from: Instant, to: Instant) -> Option<(f64, f64)> {
         let mut marks = vec![from];
         let within = self.0.iter().map(|sample| sample.at);

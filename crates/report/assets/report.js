@@ -2,7 +2,13 @@
 // Draws the charts of the page from the JSON inside it. Times are seconds, latencies microseconds.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const colors = { max: "#9aa5b1", p99: "#d55e00", mean: "#e69f00", rolling: "#009e73", p50: "#0072b2" };
+  const colors = {
+    max: "#9aa5b1",
+    p99: "#d55e00",
+    mean: "#e69f00",
+    rolling: "#009e73",
+    p50: "#0072b2",
+  };
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const live = new Set();
 

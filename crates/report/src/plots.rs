@@ -339,9 +339,11 @@ mod tests {
         let panels = time_panels(&[&cell], Pick::Response);
         let of_color = |wanted: &str| {
             let mut marks = panels[0].marks.iter();
-            let points = marks.find_map(|mark| match mark {
-                Mark::Line { points, color, .. } if *color == wanted => Some(points.clone()),
-                _ => None,
+            let points = marks.find_map(|mark| {
+                let Mark::Line { points, color, .. } = mark else {
+                    return None;
+                };
+                (*color == wanted).then(|| points.clone())
             });
             points.unwrap()
         };

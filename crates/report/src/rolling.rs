@@ -2,8 +2,9 @@
 
 use crate::interval::IntervalLatency;
 
-/// For each interval, with its start and its length in seconds, the mean over all messages of it and
-/// of those before it that began less than [`WINDOW_S`] before its end; `None` where there are none.
+/// For each interval, with its start and its length in seconds, the mean over all messages of it
+/// and of those before it that began less than [`WINDOW_S`] before its end; `None` where there are
+/// none.
 pub(crate) fn rolling_means(intervals: &[(f64, f64, Option<IntervalLatency>)]) -> Vec<Option<f64>> {
     let mut first = 0;
     let mean = |(index, (start_s, length_s, _)): (usize, &(f64, f64, _))| {

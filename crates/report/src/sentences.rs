@@ -341,21 +341,21 @@ pub(crate) fn how_to_read(run: &Run) -> String {
 }
 
 const NOTHING_DUE: &str = "No message was due: connections were opened and held.";
-const DUE: &str = "Every latency of a message but the service time starts at the moment it was due, \
-    whether or not the generator or the server was late by then.";
-const OPEN: &str = "Where messages have a rate or an interval, they are due at times that wait for \
-    nobody: a stall is charged to every message it held up, as users would feel it.";
-const ALL_ARE_CLOSED: &str =
-    "The loads of this report have none of their own (closed loops): there";
+const DUE: &str = "Every latency of a message but the service time starts at the moment it was \
+    due, whether or not the generator or the server was late by then.";
+const OPEN: &str = "Where messages have a rate or an interval, they are due at times that wait \
+    for nobody: a stall is charged to every message it held up, as users would feel it.";
+const ALL_ARE_CLOSED: &str = "The loads of this report are closed loops, in which";
 const SOME_ARE_CLOSED: &str = "In closed loops";
-const CLOSED: &str = "a message is due once there is a reply to an earlier one. A stall is charged to \
-    the messages that were under way when it began, at most so many per connection as may be in \
-    flight; those that would have followed are not sent, which lowers the rate and not the \
-    percentiles.";
-const SERVICE: &str = "The service time starts at the actual send, so a response far above it means \
-    that messages waited to be sent.";
-const HANDSHAKES: &str = "A handshake starts with its attempt, not with the wait for a place among \
-    those that may be under way at once; the handshake response, where there is one, has that wait.";
+const CLOSED: &str = "a message is due once there is a reply to an earlier one. A stall is \
+    charged to the messages that were under way when it began, at most so many per connection \
+    as may be in flight; those that would have followed are not sent, which lowers the rate \
+    and not the percentiles.";
+const SERVICE: &str = "The service time starts at the actual send, so a response far above it \
+    means that messages waited to be sent.";
+const HANDSHAKES: &str = "A handshake starts with its attempt, not with the wait for a place \
+    among those that may be under way at once; the handshake response, where there is one, has \
+    that wait.";
 
 /// What to know about one-way latencies from a server that answers in milliseconds.
 pub(crate) const COARSE_CLOCK: &str = "The server's timestamps have a resolution of 1 ms.";

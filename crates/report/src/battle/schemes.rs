@@ -158,8 +158,8 @@ const BLOCK_S_MIN: usize = 10;
 const METHOD: &str = "The difference is the median over all pairs of a round over wss and one over \
     ws, with the interval of 95 % of the test of Mann and Whitney; with fewer than 4 rounds, of \
     blocks of at least 10 s of them.";
-const BLOCKS_ONLY: &str = "With fewer than 4 rounds the interval knows how these runs vary from block \
-    to block, and not how another run would differ from them: more rounds would tell.";
+const BLOCKS_ONLY: &str = "With fewer than 4 rounds the interval knows how these runs vary from \
+    block to block, and not how another run would differ from them: more rounds would tell.";
 
 #[cfg(test)]
 mod tests {

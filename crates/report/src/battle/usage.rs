@@ -79,8 +79,9 @@ fn cores(cores: Option<f64>) -> String {
 }
 
 const METHOD: &str = "CPU is that of one processor, so that two that are busy are 200 %, from the \
-    first message to the last reply of all rounds, ranked or not: the least and the most between two \
-    looks, 100 ms apart as a rule (of whole seconds in files that have no more). Memory is resident.";
+    first message to the last reply of all rounds, ranked or not: the least and the most between \
+    two looks, 100 ms apart as a rule (of whole seconds in files that have no more). Memory is \
+    resident.";
 
 #[cfg(test)]
 mod tests {
