@@ -2,7 +2,11 @@
 //! remarks below. Text is laid out by estimates of its width, so that no font has to be measured.
 
 use crate::axis::Axis;
-use crate::chart::{FAINT_INK, GRID, INK, put, text, text_width};
+use crate::chart::{
+    FAINT_INK, GRID, INK, PANEL_TITLE, PANEL_TITLE_WIDTH, TITLE_WIDTH, put, text, text_width,
+    wrapped,
+};
+use crate::palette::FONTS;
 
 /// Panels in two columns under one title.
 pub(crate) struct BarChart {
@@ -22,6 +26,7 @@ pub(crate) struct BarPanel {
 }
 
 /// One bar, or a name without any.
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Bar {
     pub(crate) name: String,
     /// On the axis.
@@ -49,21 +54,31 @@ impl BarChart {
     /// The chart as a complete SVG document.
     pub(crate) fn to_svg(&self) -> String {
         let layout = self.layout();
-        let width = layout.sheet_width();
-        let foot = self.wrapped_remarks(width - 2.0 * MARGIN);
+        let heads = [(&self.title, TITLE_WIDTH), (&self.subtitle, 1.0)];
+        let heads = heads.map(|(text, factor)| text_width(text) * factor + 2.0 * MARGIN);
+        let width = heads.into_iter().fold(layout.sheet_width(), f64::max);
+        let wrap = |remark: &String| wrapped(remark, width - 2.0 * MARGIN, "    ");
+        let foot: Vec<String> = self.remarks.iter().flat_map(wrap).collect();
         let panels_end = layout.row_top(self, self.panels.len().div_ceil(layout.columns));
         let height = panels_end + foot.len() as f64 * LINE_HEIGHT + MARGIN;
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" \
              height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\" \
-             font-family=\"DejaVu Sans, Verdana, sans-serif\" font-size=\"11\" fill=\"{INK}\">\n\
+             font-family=\"{FONTS}\" font-size=\"11\" fill=\"{INK}\">\n\
              {HATCH}<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
         );
         self.head(&mut svg, &layout);
         for (index, panel) in self.panels.iter().enumerate() {
             let (row, column) = (index / layout.columns, index % layout.columns);
             let left = MARGIN + column as f64 * (layout.panel_width() + GAP);
-            self.panel(&mut svg, panel, (left, layout.row_top(self, row)), &layout);
+            let top = layout.row_top(self, row);
+            for (line, words) in layout.title(panel).iter().enumerate() {
+                let y = top + 14.0 + line as f64 * LINE_HEIGHT;
+                text(&mut svg, (left, y), "start", words, PANEL_TITLE);
+            }
+            let panels = self.panels.chunks(layout.columns).nth(row);
+            let below = top + layout.titles_height(panels.unwrap_or_default());
+            self.panel(&mut svg, panel, (left, below), &layout);
         }
         for (index, line) in foot.iter().enumerate() {
             let y = panels_end + (index as f64 + 0.8) * LINE_HEIGHT;
@@ -114,9 +129,7 @@ impl BarChart {
     }
 
     fn panel(&self, svg: &mut String, panel: &BarPanel, (left, top): (f64, f64), layout: &Layout) {
-        let bold = "font-size=\"13\" font-weight=\"bold\"";
-        text(svg, (left, top + 14.0), "start", &panel.title, bold);
-        let (start, first) = (left + layout.names_width, top + PANEL_HEAD);
+        let (start, first) = (left + layout.names_width, top);
         let bottom = first + panel.bars.len() as f64 * ROW_HEIGHT;
         for tick in self.axis.ticks() {
             let x = start + tick.at * BARS_WIDTH;
@@ -148,24 +161,6 @@ impl BarChart {
             ),
         );
     }
-
-    /// The remarks in lines that fit.
-    fn wrapped_remarks(&self, width: f64) -> Vec<String> {
-        let mut lines: Vec<String> = Vec::new();
-        for remark in &self.remarks {
-            let mut line = String::new();
-            for word in remark.split(' ') {
-                if !line.is_empty() && text_width(&line) + text_width(word) + 7.0 > width {
-                    lines.push(std::mem::replace(&mut line, "    ".to_owned()));
-                } else if !line.is_empty() {
-                    line.push(' ');
-                }
-                line.push_str(word);
-            }
-            lines.push(line);
-        }
-        lines
-    }
 }
 
 impl Layout {
@@ -183,9 +178,21 @@ impl Layout {
         let rows = chart.panels.chunks(self.columns).take(row);
         let heights = rows.map(|panels| {
             let bars = panels.iter().map(|panel| panel.bars.len()).max();
-            PANEL_HEAD + bars.unwrap_or(0) as f64 * ROW_HEIGHT + PANEL_FOOT
+            let bars = bars.unwrap_or(0) as f64 * ROW_HEIGHT;
+            self.titles_height(panels) + bars + PANEL_FOOT
         });
         self.head_height + heights.sum::<f64>()
+    }
+
+    /// The lines of a panel's title: what tells it from the others may stand at its end.
+    fn title(&self, panel: &BarPanel) -> Vec<String> {
+        wrapped(&panel.title, self.panel_width() / PANEL_TITLE_WIDTH, "")
+    }
+
+    /// The room for the titles of a row of panels.
+    fn titles_height(&self, panels: &[BarPanel]) -> f64 {
+        let lines = panels.iter().map(|panel| self.title(panel).len()).max();
+        PANEL_HEAD + lines.unwrap_or(1).saturating_sub(1) as f64 * LINE_HEIGHT
     }
 }
 
@@ -290,10 +297,39 @@ mod tests {
         let svg = chart(true).to_svg();
         assert!(svg.contains("&lt;a&gt;") && svg.contains("not ranked"));
         assert!(svg.matches("remark").count() >= 20);
-        let lines = chart(true).wrapped_remarks(400.0);
+        let lines = wrapped(&chart(true).remarks[0], 400.0, "    ");
         assert!(lines.len() > 5 && lines.iter().all(|line| text_width(line) <= 400.0));
         assert!(png(&svg, 1.0).is_some());
         assert!(!chart(false).to_svg().contains("not ranked"));
+    }
+
+    #[test]
+    fn long_titles_of_panels_go_on_in_another_line() {
+        let mut chart = chart(false);
+        let panel = chart.panels.remove(0);
+        let height = |chart: &BarChart| chart.layout().row_top(chart, 1);
+        for title in [
+            "short",
+            "so many connections, and so many messages, "
+                .repeat(4)
+                .as_str(),
+        ] {
+            chart.panels.push(BarPanel {
+                title: title.to_owned(),
+                bars: panel.bars.clone(),
+            });
+        }
+        let layout = chart.layout();
+        let lines = layout.title(&chart.panels[1]);
+        assert!(lines.len() > 1, "{lines:?}");
+        let fits = |line: &String| text_width(line) * PANEL_TITLE_WIDTH <= layout.panel_width();
+        assert!(lines.iter().all(fits), "{lines:?}");
+        let high = height(&chart);
+        chart.panels[1].title = "short".to_owned();
+        assert_eq!(
+            high - height(&chart),
+            (lines.len() - 1) as f64 * LINE_HEIGHT
+        );
     }
 
     #[test]

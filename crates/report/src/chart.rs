@@ -9,6 +9,7 @@ pub(crate) use self::timeline::{Timeline, Track};
 
 use crate::axis::Axis;
 use crate::format::escaped;
+use crate::palette::FONTS;
 
 /// Panels in a grid under one title and one legend.
 pub(crate) struct Chart {
@@ -84,14 +85,21 @@ impl Chart {
             None => HEAD_HEIGHT,
             Some((_, line)) => LEGEND_HEAD_HEIGHT + *line as f64 * LEGEND_LINE_HEIGHT,
         };
-        let sheet_height = head_height + rows as f64 * (height + MARGIN_TOP + MARGIN_BOTTOM);
+        let title_lines = self
+            .panels
+            .iter()
+            .map(|panel| panel.title_lines(width).len());
+        let more_lines = title_lines.max().unwrap_or(1) - 1;
+        let margin_top = MARGIN_TOP + more_lines as f64 * TITLE_LINE_HEIGHT;
+        let row_height = height + margin_top + MARGIN_BOTTOM;
+        let sheet_height = head_height + rows as f64 * row_height;
         let mut svg = sheet(sheet_width, sheet_height);
         self.head(&mut svg, &places);
         for (index, panel) in self.panels.iter().enumerate() {
             let (row, column) = (index / columns, index % columns);
             let frame = Frame {
                 left: MARGIN_LEFT + column as f64 * (width + MARGIN_LEFT + right),
-                top: head_height + MARGIN_TOP + row as f64 * (height + MARGIN_TOP + MARGIN_BOTTOM),
+                top: head_height + margin_top + row as f64 * row_height,
                 width,
                 height,
             };
@@ -163,16 +171,18 @@ impl Chart {
 }
 
 impl Panel {
+    /// What tells a panel from the others may stand at the end of its title.
+    fn title_lines(&self, width: f64) -> Vec<String> {
+        wrapped(&self.title, width / PANEL_TITLE_WIDTH, "")
+    }
+
     /// `has_time` is false where the x axis is told further below.
     fn draw(&self, svg: &mut String, frame: Frame, has_time: bool) {
-        let title = "font-size=\"13\" font-weight=\"bold\"";
-        text(
-            svg,
-            (frame.left, frame.top - 10.0),
-            "start",
-            &self.title,
-            title,
-        );
+        let title = self.title_lines(frame.width);
+        for (above, line) in title.iter().rev().enumerate() {
+            let y = frame.top - 10.0 - above as f64 * TITLE_LINE_HEIGHT;
+            text(svg, (frame.left, y), "start", line, PANEL_TITLE);
+        }
         self.grid(svg, frame, has_time);
         for mark in &self.marks {
             mark.draw(svg, self, frame);
@@ -357,7 +367,7 @@ fn draw_boxes(
 fn sheet(width: f64, height: f64) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-         viewBox=\"0 0 {width} {height}\" font-family=\"DejaVu Sans, Verdana, sans-serif\" \
+         viewBox=\"0 0 {width} {height}\" font-family=\"{FONTS}\" \
          font-size=\"11\" fill=\"{INK}\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
     )
@@ -443,6 +453,22 @@ pub(crate) fn text_width(text: &str) -> f64 {
     6.8 * text.chars().count() as f64
 }
 
+/// A text in lines that fit, all but the first after an indent.
+pub(crate) fn wrapped(text: &str, width: f64, indent: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut line = String::new();
+    for word in text.split(' ') {
+        if !line.is_empty() && text_width(&line) + text_width(word) + 7.0 > width {
+            lines.push(std::mem::replace(&mut line, indent.to_owned()));
+        } else if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines.push(line);
+    lines
+}
+
 pub(crate) fn text(
     svg: &mut String,
     at: (f64, f64),
@@ -469,6 +495,11 @@ pub(crate) fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
         .expect("writing into a String cannot fail");
 }
 
+pub(crate) const PANEL_TITLE: &str = "font-size=\"13\" font-weight=\"bold\"";
+/// How much wider than plain text of 11 such a title is, and that of the sheet.
+pub(crate) const PANEL_TITLE_WIDTH: f64 = 1.35;
+pub(crate) const TITLE_WIDTH: f64 = 1.75;
+const TITLE_LINE_HEIGHT: f64 = 16.0;
 pub(crate) const INK: &str = "#1f2933";
 pub(crate) const FAINT_INK: &str = "#616e7c";
 pub(crate) const GRID: &str = "#d9dee4";
@@ -524,6 +555,37 @@ mod tests {
             assert!(legend[0] - baselines("subtitle")[0] > 13.0, "{legend:?}");
             assert!(panel - legend[entries - 1] > 16.0, "{panel}: {legend:?}");
         }
+    }
+
+    #[test]
+    fn a_long_title_stands_in_lines_above_its_panel_and_not_beside_it() {
+        let panel = |title: String| Panel {
+            title,
+            notes: Vec::new(),
+            x: Axis::linear("x", Unit::Seconds, 0.0, 1.0),
+            y: Axis::linear("y", Unit::Percent, 0.0, 1.0),
+            marks: Vec::new(),
+        };
+        let long = panel("many connections, ".repeat(6));
+        let lines = long.title_lines(PANEL_SIZE.0);
+        assert!(lines.len() > 1, "{lines:?}");
+        let chart = Chart {
+            title: "title".to_owned(),
+            subtitle: "subtitle".to_owned(),
+            legend: Vec::new(),
+            panels: vec![panel("short".to_owned()), long],
+        };
+        let svg = chart.to_svg();
+        let y = |words: &str| {
+            let mut of_words = svg
+                .lines()
+                .filter(|line| line.contains(&format!(">{words}<")));
+            let y = of_words.next().unwrap().split("y=\"").nth(1).unwrap();
+            y.split('"').next().unwrap().parse::<f64>().unwrap()
+        };
+        // The last one as near to its panel as a short title, the others above it.
+        assert_eq!(y("short"), y(lines.last().unwrap()));
+        assert!(y(&lines[0]) < y("short") && y(&lines[0]) > y("subtitle") + 10.0);
     }
 
     #[test]

@@ -51,8 +51,12 @@ impl Curve {
         (!values.is_empty()).then(|| folds.map(|fold| fold.of(&values)))
     }
 
-    /// Whether it stays where it is; `None` where the cell has no such figure.
+    /// Whether it stays where it is; `None` where the cell has no such figure, or a load that does
+    /// not stay itself.
     pub(crate) fn trend(&self, cell: &Cell) -> Option<Trend> {
+        if cell.parameters.stages.is_some() {
+            return None;
+        }
         let point = |it: &Interval| Some((it.start_s + it.length_s / 2.0, (self.value)(it)?));
         let points: Vec<(f64, f64)> = sending(cell).filter_map(point).collect();
         (!points.is_empty()).then(|| Trend::of(&points))

@@ -1,8 +1,9 @@
 //! The one module that touches the file system: reads and writes Run files and reports.
 //! Everything it writes comes ready from the pure functions beside it.
 
+use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -11,6 +12,7 @@ use crate::cell_report::cell_reports;
 use crate::junit::junit;
 use crate::markdown::markdown;
 use crate::page::html;
+use crate::palette::FONTS;
 use crate::plots::{Plot, plots, png};
 use crate::run::{Run, RunError, RunProblem};
 use crate::summary::{Style, summary};
@@ -94,7 +96,9 @@ pub fn render_all(run: &Run, folder: &Path) -> Result<PathBuf, RunError> {
     write(&folder.join("report.md"), markdown(run).as_bytes())?;
     write_cell_reports(run, folder)?;
     write_junit(run, &folder.join("junit.xml"))?;
-    draw_plots(&plots(run), &plot_folder)?;
+    let plots = plots(run);
+    draw_plots(&plots, &plot_folder)?;
+    remove_older(&plots, &plot_folder);
     let page = folder.join("index.html");
     write(&page, html(run).as_bytes())?;
     Ok(page)
@@ -113,6 +117,28 @@ pub fn write_cell_reports(run: &Run, folder: &Path) -> Result<(), RunError> {
 /// Writes a run as JUnit XML.
 pub fn write_junit(run: &Run, path: &Path) -> Result<(), RunError> {
     write(path, junit(run).as_bytes())
+}
+
+/// Takes away pictures that an earlier run has left in the folder: whoever looks at all of them would
+/// take them for those of this one. What is not known for ours stays.
+fn remove_older(plots: &[Plot], folder: &Path) {
+    let names: HashSet<&str> = plots.iter().map(|plot| plot.name.as_str()).collect();
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    for path in files.map(|file| file.path()) {
+        let stem = path.file_stem().and_then(|stem| stem.to_str());
+        let is_other = stem.is_some_and(|stem| !names.contains(stem));
+        if is_other && path.extension().is_some_and(|it| it == "svg") && is_of_ours(&path) {
+            // One that cannot be removed is no reason to lose the report.
+            let _ = fs::remove_file(&path);
+            let _ = fs::remove_file(path.with_extension("png"));
+        }
+    }
+}
+
+fn is_of_ours(svg: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = fs::File::open(svg).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
+    read.is_ok() && String::from_utf8_lossy(&head).contains(FONTS)
 }
 
 /// On all processors, because pixels take longer than everything else here. Whoever is done takes
@@ -156,6 +182,8 @@ fn unwritable(path: &Path, error: &io::Error) -> RunError {
     }
 }
 
+/// Of an SVG, enough to have the attributes of its root.
+const HEAD_BYTES: u64 = 512;
 /// Sharp enough for a page, and small enough to keep with the results.
 const PNG_SCALE: f32 = 1.5;
 /// Each may hold a picture of the largest size.
@@ -163,7 +191,6 @@ const DRAWING_THREADS_MAX: usize = 8;
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
     use std::os::unix::fs::{FileTypeExt, symlink};
     use std::process::Command;
 
@@ -189,6 +216,15 @@ mod tests {
         let report = fs::read_to_string(page.with_file_name(cell)).unwrap();
         assert!(report.contains("1,000 clients"), "{report}");
         let plots = fs::read_dir(page.with_file_name("plots")).unwrap().count();
+        // Those of an earlier run go with the next one; a picture of somebody else stays.
+        let plot = |name: &str| page.with_file_name("plots").join(name);
+        let picture = |text: &str| format!("<svg font-family=\"{text}\"/>");
+        fs::write(plot("earlier.svg"), picture(FONTS)).unwrap();
+        fs::write(plot("earlier.png"), "").unwrap();
+        fs::write(plot("theirs.svg"), picture("Arial")).unwrap();
+        render_all(&read, &folder.path().join("report")).unwrap();
+        assert!(!plot("earlier.svg").exists() && !plot("earlier.png").exists());
+        fs::remove_file(plot("theirs.svg")).unwrap();
         assert_eq!(
             plots,
             2 * 5 * 2 * 5,

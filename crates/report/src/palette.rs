@@ -1,10 +1,13 @@
-//! Colours that people with any kind of colour vision tell apart (Okabe and Ito).
+//! Colours that people with any kind of colour vision tell apart (Okabe and Ito), and fonts.
 
 pub(crate) const BLUE: &str = "#0072b2";
 pub(crate) const ORANGE: &str = "#e69f00";
 pub(crate) const VERMILLION: &str = "#d55e00";
 pub(crate) const GREEN: &str = "#009e73";
 pub(crate) const GREY: &str = "#9aa5b1";
+
+/// Of all text; what has none of them draws with any.
+pub(crate) const FONTS: &str = "DejaVu Sans, Verdana, sans-serif";
 
 /// Paler ones of the first two, for lines below them.
 pub(crate) const PALE_BLUE: &str = "#a9cfe8";

@@ -1,6 +1,9 @@
 //! Panels below each other on one time axis, so that what happened at once stands at one place.
 
-use super::{FAINT_INK, Frame, MARGIN_LEFT, MARGIN_RIGHT, Panel, legend, sheet, text, text_width};
+use super::{
+    FAINT_INK, Frame, MARGIN_LEFT, MARGIN_RIGHT, PANEL_TITLE_WIDTH, Panel, TITLE_WIDTH, legend,
+    sheet, text, text_width, wrapped,
+};
 
 /// Panels on one time axis under one title and one legend.
 pub(crate) struct Timeline {
@@ -30,18 +33,24 @@ impl Timeline {
         } else {
             LINE_HEIGHT
         };
-        let head_height = TITLE_HEIGHT + lines * LINE_HEIGHT + legend_height;
+        let title_width = MARGIN_LEFT - MARGIN + WIDTH;
+        let title = wrapped(&self.title, title_width / TITLE_WIDTH, "");
+        let below_title = TITLE_HEIGHT + (title.len() - 1) as f64 * TITLE_LINE_HEIGHT;
+        let head_height = below_title + lines * LINE_HEIGHT + legend_height;
         let of_tracks: f64 = self.tracks.iter().map(|it| TRACK_HEAD + it.height).sum();
         let mut svg = sheet(
             MARGIN_LEFT + WIDTH + MARGIN_RIGHT,
             head_height + of_tracks + FOOT_HEIGHT,
         );
-        let left = MARGIN_LEFT - 44.0;
+        let left = MARGIN;
         let bold = "font-size=\"17\" font-weight=\"bold\"";
-        text(&mut svg, (left, 30.0), "start", &self.title, bold);
+        for (line, words) in title.iter().enumerate() {
+            let y = 30.0 + line as f64 * TITLE_LINE_HEIGHT;
+            text(&mut svg, (left, y), "start", words, bold);
+        }
         let faint = format!("fill=\"{FAINT_INK}\"");
         for (line, sentence) in self.subtitle.iter().enumerate() {
-            let y = TITLE_HEIGHT + 10.0 + line as f64 * LINE_HEIGHT;
+            let y = below_title + 10.0 + line as f64 * LINE_HEIGHT;
             text(&mut svg, (left, y), "start", sentence, &faint);
         }
         legend(&mut svg, (left, head_height - 6.0), &self.legend);
@@ -66,8 +75,7 @@ impl Track {
     fn draw(&self, svg: &mut String, frame: Frame, is_last: bool) {
         self.panel.draw(svg, frame, is_last);
         let y = frame.top - 10.0;
-        // Titles are bold and two points larger.
-        let keys_at = frame.left + text_width(&self.panel.title) * 1.35 + 16.0;
+        let keys_at = frame.left + text_width(&self.panel.title) * PANEL_TITLE_WIDTH + 16.0;
         legend(svg, (keys_at, y), &self.keys);
         let right = frame.left + frame.width;
         let faint = format!("fill=\"{FAINT_INK}\"");
@@ -81,4 +89,7 @@ const TRACK_HEAD: f64 = 34.0;
 /// Below the last one, for the time.
 const FOOT_HEIGHT: f64 = 48.0;
 const TITLE_HEIGHT: f64 = 40.0;
+/// Of each line of a title beyond the first.
+const TITLE_LINE_HEIGHT: f64 = 22.0;
+const MARGIN: f64 = 32.0;
 const LINE_HEIGHT: f64 = 17.0;
