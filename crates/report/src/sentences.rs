@@ -16,6 +16,34 @@ use crate::tls;
 
 /// The link in one line.
 pub(crate) fn link(link: &Link) -> String {
+    let mut parts = link_shape(link);
+    parts.push(link_work(link));
+    if !link.note.is_empty() {
+        parts.push(link.note.clone());
+    }
+    parts.join("; ")
+}
+
+/// What a link is, whatever it did.
+pub(crate) fn link_nature(link: &Link) -> String {
+    let mut parts = link_shape(link);
+    if !link.note.is_empty() {
+        parts.push(link.note.clone());
+    }
+    parts.join("; ")
+}
+
+/// What a link did for one load.
+pub(crate) fn link_work(link: &Link) -> String {
+    let dropped = format!("{} dropped", format::count(link.drops));
+    match link.cpu_s {
+        Some(cpu_s) => format!("{dropped}; {} CPU", format::latency(cpu_s * 1e6)),
+        None => dropped,
+    }
+}
+
+/// What a link is.
+fn link_shape(link: &Link) -> Vec<String> {
     let mut parts = vec![link_kind(link)];
     if link.jitter_ms > 0.0 {
         parts.push(format!("jitter {}", format::latency(link.jitter_ms * 1e3)));
@@ -39,14 +67,7 @@ pub(crate) fn link(link: &Link) -> String {
             link.queue_unit
         ));
     }
-    parts.push(format!("{} dropped", format::count(link.drops)));
-    if let Some(cpu_s) = link.cpu_s {
-        parts.push(format!("{} CPU", format::latency(cpu_s * 1e6)));
-    }
-    if !link.note.is_empty() {
-        parts.push(link.note.clone());
-    }
-    parts.join("; ")
+    parts
 }
 
 /// The kind of link and its delay.

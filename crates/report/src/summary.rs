@@ -127,9 +127,19 @@ fn bench_summary(run: &Run, style: Style) -> String {
     }
     if let Some(link) = run.cells().iter().find_map(|cell| cell.link.as_ref()) {
         text.push_str(&section("Link", style));
-        text.push_str(&format!("  {}\n", sentences::link(link)));
+        text.push_str(&format!("  {}\n", sentences::link_nature(link)));
+        text.push_str(&link_works(run));
     }
     text
+}
+
+/// What the link did for each of several loads: it may have been in the way of one of them.
+fn link_works(run: &Run) -> String {
+    let works = run.cells().iter().filter_map(|cell| {
+        let work = sentences::link_work(cell.link.as_ref()?);
+        Some(format!("  {}: {work}\n", clients(cell)))
+    });
+    works.collect()
 }
 
 /// The tables first: there may be a reason against each of a hundred cells.

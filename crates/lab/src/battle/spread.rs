@@ -13,6 +13,9 @@ use crate::scheduling;
 pub(crate) struct Spread {
     servers: Vec<Server>,
     looks: u64,
+    /// Whether they are in the network namespace of this process: then they are seen also after
+    /// they were killed and started again, as others.
+    are_here: bool,
 }
 
 #[derive(Debug)]
@@ -40,6 +43,7 @@ impl Spread {
         Self {
             servers: servers.iter().map(server).collect(),
             looks: 0,
+            are_here: servers.first().is_some_and(|it| is_here(it.pid())),
         }
     }
 
@@ -49,7 +53,11 @@ impl Spread {
             return;
         };
         // They share a network namespace, which need not be this one.
-        let Ok(process) = Process::new(first.root) else {
+        let process = match self.are_here {
+            true => Process::myself(),
+            false => Process::new(first.root),
+        };
+        let Ok(process) = process else {
             return;
         };
         let tables = [process.tcp(), process.tcp6()];
@@ -72,6 +80,13 @@ impl Spread {
         };
         self.servers.iter().map(share).collect()
     }
+}
+
+/// Whether a process has the network of this one.
+fn is_here(pid: i32) -> bool {
+    let network = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
+    let own = network("self");
+    own.is_some() && own == network(&pid.to_string())
 }
 
 /// CPU time of a process and of what it has started.
