@@ -119,8 +119,8 @@ pub fn write_junit(run: &Run, path: &Path) -> Result<(), RunError> {
     write(path, junit(run).as_bytes())
 }
 
-/// Takes away pictures that an earlier run has left in the folder: whoever looks at all of them would
-/// take them for those of this one. What is not known for ours stays.
+/// Takes away pictures that an earlier run has left in the folder: whoever looks at all of them
+/// would take them for those of this one. What is not known for ours stays.
 fn remove_older(plots: &[Plot], folder: &Path) {
     let names: HashSet<&str> = plots.iter().map(|plot| plot.name.as_str()).collect();
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
