@@ -63,7 +63,8 @@ const EXAMPLES: &str = "Examples:
   moonwire compare yesterday today --json
   moonwire compare yesterday today --print pull-request
 
-Exit codes: 0 compared, 99 worse by more than --fail-beyond, 104 bad input.";
+Exit codes: 0 compared, 99 worse by more than --fail-beyond, 98 asked for that and not to be judged
+(a run is INVALID, or another load), 104 bad input.";
 
 pub(crate) fn run(args: &CompareArgs) -> Result<Exit> {
     let before = named(&args.before)?;
@@ -98,9 +99,14 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Exit> {
     for clause in &worse {
         output::complain(&format!("worse by more than {}: {clause}", percent(bound)));
     }
-    Ok(match worse.is_empty() {
-        true => Exit::Success,
-        false => Exit::ThresholdFailed,
+    let unjudged = found.unjudged();
+    for clause in &unjudged {
+        output::complain(clause);
+    }
+    Ok(match (worse.is_empty(), unjudged.is_empty()) {
+        (true, true) => Exit::Success,
+        (true, false) => Exit::Invalid,
+        (false, _) => Exit::ThresholdFailed,
     })
 }
 
@@ -133,6 +139,14 @@ impl Found {
         match self {
             Self::Battles(contrast) => contrast.remarks(),
             Self::Runs(comparison) => comparison.remarks(),
+        }
+    }
+
+    /// Why cells of which a bound was asked are not judged. A battle ranks no such cells.
+    fn unjudged(&self) -> Vec<String> {
+        match self {
+            Self::Battles(_) => Vec::new(),
+            Self::Runs(comparison) => comparison.unjudged(),
         }
     }
 

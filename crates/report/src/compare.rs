@@ -18,6 +18,7 @@ use crate::sentences;
 use crate::statistics::{Estimate, cohens_d, welch_margin, welch_p_value};
 use crate::summary::Style;
 use crate::table::Table;
+use crate::verdict::Verdict;
 
 /// What a comparison found, ready to be printed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -63,6 +64,9 @@ pub struct Change {
 struct Section {
     title: String,
     changes: Vec<Change>,
+    /// Why nothing is better or worse, whatever the figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unjudged: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +114,7 @@ pub fn compare(a: &Run, b: Option<&Run>) -> Comparison {
         comparison.sections.push(Section {
             title,
             changes: changes(cell, other),
+            unjudged: other.and_then(|other| objection(cell, other)),
         });
     }
     for cell in b.map_or(&[] as &[Cell], Run::cells) {
@@ -128,10 +133,17 @@ impl Comparison {
         self.sections.iter().flat_map(|section| &section.changes)
     }
 
-    /// What got worse by more than the share `bound`, and not by chance; a clause each.
+    /// Why cells are not judged; a clause each.
+    pub fn unjudged(&self) -> Vec<String> {
+        let clause = |it: &Section| Some(format!("{}: {}", it.title, it.unjudged.as_ref()?));
+        self.sections.iter().filter_map(clause).collect()
+    }
+
+    /// What got worse by more than the share `bound`, and not by chance; a clause each. Of what is
+    /// not judged there is none.
     pub fn regressions_beyond(&self, bound: f64) -> Vec<String> {
         let mut clauses = Vec::new();
-        for section in &self.sections {
+        for section in self.sections.iter().filter(|it| it.unjudged.is_none()) {
             let beyond = |change: &&Change| {
                 let relative = change.relative.unwrap_or(0.0);
                 change.is_regression() && relative.abs() > bound
@@ -165,6 +177,9 @@ impl Comparison {
         }
         for section in &self.sections {
             text.push_str(&format!("\n{}\n", bold(&section.title)));
+            if let Some(reason) = &section.unjudged {
+                text.push_str(&format!("  {reason}\n"));
+            }
             text.push_str(&self.table(section).to_text());
         }
         self.foot()
@@ -186,6 +201,9 @@ impl Comparison {
         for section in &self.sections {
             let title = format::in_markdown(&section.title);
             text.push_str(&format!("\n## {title}\n\n"));
+            if let Some(reason) = &section.unjudged {
+                text.push_str(&format!("{reason}\n\n"));
+            }
             text.push_str(&self.table(section).to_markdown());
         }
         self.foot()
@@ -198,8 +216,10 @@ impl Comparison {
     /// and all the rest folded.
     pub fn pull_request(&self) -> String {
         let told = |change: &&Change| change.is_significant();
-        let worse = self.changes().filter(|it| it.is_regression()).count();
-        let better = self.changes().filter(told).count() - worse;
+        let judged = self.sections.iter().filter(|it| it.unjudged.is_none());
+        let judged: Vec<&Change> = judged.flat_map(|section| &section.changes).collect();
+        let worse = judged.iter().filter(|it| it.is_regression()).count();
+        let better = judged.iter().copied().filter(told).count() - worse;
         let mut text = format!(
             "**{worse} metrics worse, {better} better**\n\n{}\n",
             format::in_markdown(&self.title)
@@ -218,7 +238,7 @@ impl Comparison {
                     change.quantity(change.a, 0),
                     change.quantity(change.b, 1),
                     change.relation(),
-                    change.judgement().to_owned(),
+                    section.judgement(change).to_owned(),
                 ]);
             }
         }
@@ -243,7 +263,7 @@ impl Comparison {
                 let effect = change.cohens_d.map(|d| format!("{d:+.2}"));
                 row.push(effect.unwrap_or_else(format::dash));
                 row.push(change.p_value.map_or_else(format::dash, p_text));
-                row.push(change.judgement().to_owned());
+                row.push(section.judgement(change).to_owned());
             }
             table.row(row);
         }
@@ -281,6 +301,29 @@ impl Comparison {
             }
         }
     }
+}
+
+impl Section {
+    fn judgement(&self, change: &Change) -> &'static str {
+        match self.unjudged {
+            Some(_) => "not judged",
+            None => change.judgement(),
+        }
+    }
+}
+
+/// Why two cells say nothing of each other. Figures of a run that is INVALID are those of its
+/// generator, and those of another load are no other server's.
+fn objection(a: &Cell, b: &Cell) -> Option<String> {
+    let is_invalid = |cell: &Cell| cell.assessment.verdict() == Verdict::Invalid;
+    let reason = match (is_invalid(a), is_invalid(b)) {
+        (true, true) => "both are INVALID",
+        (true, false) => "A is INVALID",
+        (false, true) => "B is INVALID",
+        (false, false) if a.parameters != b.parameters => "they are other loads",
+        (false, false) => return None,
+    };
+    Some(format!("not judged, because {reason}"))
 }
 
 impl Change {

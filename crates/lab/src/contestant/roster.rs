@@ -83,10 +83,16 @@ impl Roster {
             let is_first = !names.iter().take(place).any(|earlier| earlier == name);
             let is_requested = is_first && chosen.iter().any(is_request);
             if chosen.len() == before && !is_requested {
+                let is_known = |one: &Contestant| *name == one.id || *name == one.name();
+                if self.contestants.iter().any(is_known) {
+                    return Err(format!(
+                        "the contestant '{name}' is named already; a name without its variant \
+                         means all of them"
+                    ));
+                }
                 let known: Vec<String> = self.contestants.iter().map(Contestant::name).collect();
                 return Err(format!(
-                    "there is no contestant '{name}' that is not named already; there are {}, and \
-                     a name without its variant means all of them",
+                    "there is no contestant '{name}'; there are {}",
                     known.join(", ")
                 ));
             }
@@ -291,10 +297,11 @@ mod tests {
             roster.select(&names)
         };
         let sentence = select(&["moonwire", "apache"]).unwrap_err();
-        for part in ["'apache'", "uwebsockets-js/1-thread", "without its variant"] {
+        for part in ["no contestant 'apache'", "uwebsockets-js/1-thread"] {
             assert!(sentence.contains(part), "{sentence}");
         }
-        assert!(select(&["moonwire", "moonwire"]).is_err());
+        let twice = select(&["moonwire", "moonwire"]).unwrap_err();
+        assert!(twice.starts_with("the contestant 'moonwire' is named already"));
     }
 
     #[test]

@@ -171,7 +171,17 @@ fn runs_are_compared_under_the_names_of_their_files() {
     run(bench.arg("--out").arg(file("out")));
     let mut json: Value =
         serde_json::from_str(&fs::read_to_string(file("a.json")).unwrap()).unwrap();
-    fs::write(file("b.json"), json.to_string()).unwrap();
+    // As on a machine that is not busy.
+    let mut judge = |verdict: &str| {
+        for cell in json["cells"].as_array_mut().unwrap() {
+            cell["verdict"] = verdict.into();
+        }
+        json.to_string()
+    };
+    fs::write(file("invalid.json"), judge("INVALID")).unwrap();
+    for name in ["a.json", "b.json"] {
+        fs::write(file(name), judge("VALID")).unwrap();
+    }
     for (clients, cell) in (3..).zip(json["cells"].as_array_mut().unwrap()) {
         cell["clients"] = clients.into();
     }
@@ -192,6 +202,12 @@ fn runs_are_compared_under_the_names_of_their_files() {
         (Some(0), ""),
         "{bound:?}"
     );
+    let unjudged = run(moonwire()
+        .args(["compare", "--fail-beyond", "1%"])
+        .args([file("a.json"), file("invalid.json")]));
+    assert_eq!(unjudged.code, Some(INVALID), "{unjudged:?}");
+    let reason = "not judged, because B is INVALID";
+    assert_eq!(unjudged.stderr.matches(reason).count(), 2, "{unjudged:?}");
     let apart = run(moonwire()
         .arg("compare")
         .args([file("a.json"), file("other.json")]));

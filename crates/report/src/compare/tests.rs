@@ -44,6 +44,41 @@ fn a_slower_run_is_a_regression_and_only_that_way_round() {
 }
 
 #[test]
+fn what_is_invalid_or_another_load_is_not_judged() {
+    let (fast, slow) = (load(1.0, 1000), load(20.0, 1000));
+    let mut late = slow.clone();
+    let Content::Load(cell) = &mut late.content else {
+        panic!("a load")
+    };
+    cell.assessment
+        .add(Verdict::Invalid, "the generator was late");
+    for (b, reason) in [
+        (&late, "not judged, because B is INVALID"),
+        (
+            &load(20.0, 2000),
+            "not judged, because they are other loads",
+        ),
+    ] {
+        let found = compare(&fast, Some(b));
+        assert_eq!(found.regressions_beyond(0.0), [""; 0]);
+        assert!(
+            found.unjudged()[0].ends_with(reason),
+            "{:?}",
+            found.unjudged()
+        );
+        for text in [found.text(Style::default()), found.markdown()] {
+            assert!(text.contains(reason) && !text.contains("worse  "), "{text}");
+        }
+        assert!(
+            found
+                .pull_request()
+                .starts_with("**0 metrics worse, 0 better**")
+        );
+    }
+    assert_eq!(compare(&fast, Some(&slow)).unjudged(), [""; 0]);
+}
+
+#[test]
 fn seconds_that_went_the_other_way_than_the_whole_judge_nothing() {
     let a = load(4.0, 1000);
     let mut b = a.clone();
