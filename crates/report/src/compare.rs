@@ -5,8 +5,12 @@
 //! intervals reduced by their autocorrelation; metrics that have no value per interval are shown
 //! without a judgement.
 
+mod change;
+
 use serde::Serialize;
 
+pub use self::change::Change;
+use self::change::{Better, SIGNIFICANCE, Unit, signed_percent};
 use crate::cell::Cell;
 use crate::format;
 use crate::groups::{clients, titled};
@@ -31,35 +35,6 @@ pub struct Comparison {
     remarks: Vec<String>,
 }
 
-/// One metric of one cell, in one run or two.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Change {
-    /// Name of the metric.
-    pub metric: &'static str,
-    /// Value in the first run, in the unit of the metric.
-    pub a: Option<f64>,
-    /// Value in the second run.
-    pub b: Option<f64>,
-    /// `b / a - 1`, where both are known and `a` is not 0.
-    pub relative: Option<f64>,
-    /// Half the width of the interval of 95 % of `relative`; `None` where it cannot be judged.
-    pub margin: Option<f64>,
-    /// The difference in standard deviations of the values per second (Cohen's d).
-    pub cohens_d: Option<f64>,
-    /// Probability of so large a difference without a cause; `None` where it cannot be judged.
-    pub p_value: Option<f64>,
-    #[serde(skip)]
-    unit: Unit,
-    #[serde(skip)]
-    better: Better,
-    /// Whether the seconds that are tested went the way of the whole, beyond its interval: one bad
-    /// second moves a maximum one way while all others go the other.
-    #[serde(skip)]
-    is_backed: bool,
-    /// Standard errors of the interval values.
-    errors: [Option<f64>; 2],
-}
-
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Section {
     title: String,
@@ -67,20 +42,6 @@ struct Section {
     /// Why nothing is better or worse, whatever the figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     unjudged: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
-    Latency,
-    PerSecond,
-    Count,
-    Bytes,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Better {
-    Less,
-    More,
 }
 
 /// Compares run `b` with run `a`, cell by cell; with `None`, shows `a` alone with its errors.
@@ -326,61 +287,6 @@ fn objection(a: &Cell, b: &Cell) -> Option<String> {
     Some(format!("not judged, because {reason}"))
 }
 
-impl Change {
-    /// True if the difference is unlikely to be chance.
-    pub fn is_significant(&self) -> bool {
-        self.is_backed && self.p_value.is_some_and(|p| p < SIGNIFICANCE)
-    }
-
-    /// True if it is significant and for the worse.
-    pub fn is_regression(&self) -> bool {
-        let worse = |relative: f64| match self.better {
-            Better::Less => relative > 0.0,
-            Better::More => relative < 0.0,
-        };
-        self.is_significant() && self.relative.is_some_and(worse)
-    }
-
-    /// The relative change with its interval.
-    fn relation(&self) -> String {
-        match (self.relative, self.margin) {
-            (None, _) => format::dash(),
-            (Some(relative), None) => signed_percent(relative),
-            (Some(relative), Some(margin)) => format!(
-                "{} [{}, {}]",
-                signed_percent(relative),
-                signed_percent(relative - margin),
-                signed_percent(relative + margin)
-            ),
-        }
-    }
-
-    fn judgement(&self) -> &'static str {
-        match (self.p_value, self.is_significant(), self.is_regression()) {
-            (None, _, _) => "",
-            (Some(_), false, _) => "not told",
-            (Some(_), true, true) => "worse",
-            (Some(_), true, false) => "better",
-        }
-    }
-
-    fn quantity(&self, value: Option<f64>, side: usize) -> String {
-        let Some(value) = value else {
-            return format::dash();
-        };
-        let print = |value: f64| match self.unit {
-            Unit::Latency => format::latency(value),
-            Unit::PerSecond => format!("{}/s", format::rate(value)),
-            Unit::Count => format::count(value as u64),
-            Unit::Bytes => format::bytes(value),
-        };
-        match self.errors[side] {
-            Some(error) if error > 0.0 => format!("{} ± {}", print(value), print(error)),
-            Some(_) | None => print(value),
-        }
-    }
-}
-
 /// The cell of `to` to compare with: the one with the same parameters, or the only one.
 fn partner<'a>(cell: &Cell, from: &Run, to: &'a Run) -> Option<&'a Cell> {
     if let ([_], [only]) = (from.cells(), to.cells()) {
@@ -591,10 +497,6 @@ static METRICS: [Metric; 17] = [
     },
 ];
 
-fn signed_percent(relative: f64) -> String {
-    format!("{:+.1} %", relative * 100.0)
-}
-
 fn p_text(p: f64) -> String {
     if p < 0.0001 {
         "<0.0001".to_owned()
@@ -602,10 +504,6 @@ fn p_text(p: f64) -> String {
         format!("{p:.4}")
     }
 }
-
-/// A change is called one below this probability of it being chance: with some fifteen metrics a
-/// cell, 0.05 would call one in most comparisons.
-const SIGNIFICANCE: f64 = 0.001;
 
 /// How far an interval may be from a second: a worker closes one when it gets to it.
 const LENGTH_SLACK_S: f64 = 0.1;
