@@ -24,6 +24,8 @@ enum Victim {
 struct Case {
     arguments: &'static str,
     victims: &'static [Victim],
+    /// From the start of the last process until the load is under way, a warm-up included.
+    at_work: Duration,
 }
 
 const OF_SERVERS: &[Victim] = &[Victim::Server, Victim::Lab];
@@ -33,47 +35,57 @@ const CASES: [Case; 10] = [
     Case {
         arguments: "latency --contestants moonwire --connections 100 --batches 20 --rounds 2",
         victims: OF_SERVERS,
+        at_work: Duration::from_secs(5),
     },
     Case {
         arguments: "battle-shortlived --contestants nginx --tls off --connections 30k --rounds 2",
         victims: OF_PROXIES,
+        at_work: Duration::from_secs(2),
     },
     Case {
         arguments: "battle-messaging --contestants nginx --connections 2k --per-connection 1k \
                     --rounds 2",
         victims: OF_PROXIES,
+        at_work: Duration::from_secs(5),
     },
     Case {
         arguments: "soak --contestants moonwire --tls off --connections 50 --duration 20s",
         victims: OF_SERVERS,
+        at_work: Duration::from_secs(5),
     },
     Case {
         arguments: "idle --contestants moonwire --tls off --connections 100 --duration 20s \
                     --rounds 2",
         victims: OF_SERVERS,
+        at_work: Duration::from_secs(5),
     },
     Case {
         arguments: "fan-out --contestants moonwire --connections 50 --duration 20s --rounds 2",
         victims: OF_SERVERS,
+        at_work: Duration::from_secs(5),
     },
     Case {
         arguments: "slow-consumers --contestants moonwire --connections 60 --silent 5 \
                     --duration 20s --rounds 2",
         victims: OF_SERVERS,
+        at_work: Duration::from_secs(5),
     },
     Case {
         arguments: "find-max --contestants moonwire --connections 20 --duration 5s",
         victims: OF_SERVERS,
+        at_work: Duration::from_secs(5),
     },
     Case {
         // Its server is killed anyway.
         arguments: "reconnect-storm --contestants moonwire --connections 200 --tls off \
                     --conn-concurrency 100 --reconnect 100ms --kill-after 10s --rounds 2",
         victims: &[Victim::Lab],
+        at_work: Duration::from_secs(5),
     },
     Case {
-        arguments: "payload-doubling --contestants moonwire --messages 50k",
+        arguments: "payload-doubling --contestants moonwire --messages 4k",
         victims: OF_SERVERS,
+        at_work: Duration::from_secs(5),
     },
 ];
 
@@ -114,7 +126,7 @@ fn killed(programs: &Programs, case: &Case, victim: Victim, out: &Path) -> Resul
         .stdin(Stdio::null());
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut lab = command.spawn().with_context(|| format!("{command:?}"))?;
-    let result = kill_and_wait(&mut lab, victim);
+    let result = kill_and_wait(&mut lab, victim, case.at_work);
     // It may be there yet where something went wrong.
     let _ = lab.kill();
     let _ = lab.wait();
@@ -124,13 +136,13 @@ fn killed(programs: &Programs, case: &Case, victim: Victim, out: &Path) -> Resul
     said(&run, victim).context("the result says nothing of it")
 }
 
-fn kill_and_wait(lab: &mut Child, victim: Victim) -> Result<()> {
+fn kill_and_wait(lab: &mut Child, victim: Victim, at_work: Duration) -> Result<()> {
     let server = await_child(lab, "serve")?;
     let proxy = match victim {
         Victim::Proxy => Some(await_child(lab, "nginx")?),
         Victim::Server | Victim::Lab => None,
     };
-    std::thread::sleep(AT_WORK);
+    std::thread::sleep(at_work);
     match victim {
         Victim::Lab => lab.kill()?,
         Victim::Server => kill(server)?,
@@ -232,8 +244,6 @@ const NULL_SERVER: &str = "null-server";
 /// The variable that tells the processes of one lab from all others.
 const MARK: &str = "MOONWIRE_KILLED";
 const LOOK: Duration = Duration::from_millis(50);
-/// From the start of the last process until the load is under way.
-const AT_WORK: Duration = Duration::from_secs(5);
 const START_MAX: Duration = Duration::from_secs(30);
 const LAB_END_MAX: Duration = Duration::from_secs(180);
 /// What ends is reaped within this time.
