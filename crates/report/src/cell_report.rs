@@ -51,7 +51,7 @@ fn report(run: &Run, cell: &Cell) -> String {
     // A fence is longer than any line of backticks in it.
     let fence = "`".repeat(FENCE_MIN.max(longest_of_backticks(&console) + 1));
     format!(
-        "{}\n## On a terminal\n\n{fence}text\n{console}{fence}\n",
+        "{}{CELL_REPORT_MARK}{fence}text\n{console}{fence}\n",
         markdown(&alone)
     )
 }
@@ -61,6 +61,8 @@ fn longest_of_backticks(text: &str) -> usize {
     runs.max().unwrap_or(0)
 }
 
+/// What each of them has in it, and no other file.
+pub(crate) const CELL_REPORT_MARK: &str = "\n## On a terminal\n\n";
 const FENCE_MIN: usize = 3;
 
 #[cfg(test)]

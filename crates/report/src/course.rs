@@ -62,8 +62,8 @@ fn plot(key: &Key<'_>, cells: &[&Cell]) -> Plot {
     let end_s = cells.iter().map(|cell| cell.rate.duration_s);
     let end_s = end_s.fold(0.0, f64::max);
     let memory = cells.iter().filter_map(|cell| {
-        let slope = sentences::memory_slope(cell)?;
-        Some(format!("{} memory: {slope}.", scheme(cell)))
+        let memory = sentences::memory(cell)?;
+        Some(format!("{} memory: {memory}.", scheme(cell)))
     });
     let live = cells.iter().filter_map(|cell| {
         let sentence = live_counts::sentence(cell)?;

@@ -2,13 +2,14 @@
 //! Everything it writes comes ready from the pure functions beside it.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::cell_report::cell_reports;
+use crate::cell_report::{CELL_REPORT_MARK, cell_reports};
 use crate::junit::junit;
 use crate::markdown::markdown;
 use crate::page::html;
@@ -106,12 +107,32 @@ pub fn render_all(run: &Run, folder: &Path) -> Result<PathBuf, RunError> {
 
 /// Writes the report of each of several cells into `cells/<cell>/report.md` of `folder`.
 pub fn write_cell_reports(run: &Run, folder: &Path) -> Result<(), RunError> {
+    let cells = folder.join("cells");
+    let mut names = HashSet::new();
     for (cell, report) in cell_reports(run) {
-        let folder = folder.join("cells").join(cell);
+        let folder = cells.join(&cell);
         fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, &error))?;
         write(&folder.join("report.md"), report.as_bytes())?;
+        names.insert(OsString::from(cell));
     }
+    remove_older_reports(&names, &cells);
     Ok(())
+}
+
+/// Takes away the reports of cells that an earlier run has left in the folder, and keeps what else
+/// is with them.
+fn remove_older_reports(names: &HashSet<OsString>, cells: &Path) {
+    let found = fs::read_dir(cells).into_iter().flatten().flatten();
+    for folder in found.filter(|it| !names.contains(&it.file_name())) {
+        let report = folder.path().join("report.md");
+        let text = fs::read_to_string(&report);
+        if text.is_ok_and(|text| text.contains(CELL_REPORT_MARK)) {
+            // One that cannot be removed is no reason to lose the others; nor is a folder that has
+            // more in it.
+            let _ = fs::remove_file(&report);
+            let _ = fs::remove_dir(folder.path());
+        }
+    }
 }
 
 /// Writes a run as JUnit XML.
@@ -222,7 +243,13 @@ mod tests {
         fs::write(plot("earlier.svg"), picture(FONTS)).unwrap();
         fs::write(plot("earlier.png"), "").unwrap();
         fs::write(plot("theirs.svg"), picture("Arial")).unwrap();
+        let cells = page.with_file_name("cells");
+        for (name, text) in [("earlier", report.as_str()), ("theirs", "# notes")] {
+            fs::create_dir(cells.join(name)).unwrap();
+            fs::write(cells.join(name).join("report.md"), text).unwrap();
+        }
         render_all(&read, &folder.path().join("report")).unwrap();
+        assert!(!cells.join("earlier").exists() && cells.join("theirs/report.md").exists());
         assert!(!plot("earlier.svg").exists() && !plot("earlier.png").exists());
         fs::remove_file(plot("theirs.svg")).unwrap();
         assert_eq!(

@@ -35,6 +35,7 @@ mod lineup;
 mod live_counts;
 mod markdown;
 mod metric;
+mod objections;
 mod one_way;
 mod page;
 mod page_data;

@@ -4,6 +4,7 @@ use crate::battle;
 use crate::doubling;
 use crate::format::{self, in_markdown};
 use crate::groups::{Group, clients};
+use crate::objections;
 use crate::processor;
 use crate::run::Run;
 use crate::sentences;
@@ -13,7 +14,7 @@ use crate::tables::{self, Pick};
 pub fn markdown(run: &Run) -> String {
     let title = in_markdown(&sentences::title(run));
     let mut text = format!("# {title}\n\n**{}**", run.verdict());
-    let reasons = run.verdict_reasons();
+    let reasons = objections::reasons(run);
     if reasons.is_empty() {
         text.push_str(": no reason against it.\n");
     } else {
@@ -110,8 +111,8 @@ fn details(cell: &crate::cell::Cell) -> String {
     if let Some(server) = &cell.server {
         line("server", &sentences::server(server));
     }
-    if let Some(slope) = sentences::memory_slope(cell) {
-        line("server memory", &slope);
+    if let Some(memory) = sentences::memory(cell) {
+        line("server memory", &memory);
     }
     for (name, value) in sentences::over_time(cell) {
         line(&name, &value);

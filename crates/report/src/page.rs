@@ -8,6 +8,7 @@ use crate::doubling;
 use crate::format::{self, escaped};
 use crate::groups::{Group, clients};
 use crate::heat_map;
+use crate::objections;
 use crate::page_data::page_data;
 use crate::plots::Plot;
 use crate::processor;
@@ -32,7 +33,7 @@ pub fn html(run: &Run) -> String {
         &[
             ("title", &escaped(&sentences::title(run))),
             ("verdict", &badge(run.verdict())),
-            ("reasons", &list(&run.verdict_reasons())),
+            ("reasons", &list(&objections::reasons(run))),
             ("facts", &escaped(&facts(run))),
             ("groups", &sections),
             ("how_to_read", &escaped(&sentences::how_to_read(run))),
@@ -297,7 +298,7 @@ fn cell_details(cell: &Cell, index: usize, is_alone: bool) -> String {
         pairs.extend(value.map(|value| (name.to_owned(), value)));
     };
     pair("server", cell.server.as_ref().map(sentences::server));
-    pair("server memory", sentences::memory_slope(cell));
+    pair("server memory", sentences::memory(cell));
     pair("processors", processor::sentence(cell));
     for (name, value) in sentences::over_time(cell) {
         pair(&name, Some(value));

@@ -6,6 +6,7 @@ use crate::cell::Cell;
 use crate::format;
 use crate::groups::{Group, clients, titled};
 use crate::metric::{Latency, Metric, Statistic};
+use crate::objections;
 use crate::run::Run;
 use crate::sentences;
 use crate::table::Table;
@@ -18,10 +19,10 @@ pub fn pull_request(run: &Run) -> String {
         format::in_markdown(&sentences::title(run)),
         run.verdict()
     );
-    for reason in shown(&run.verdict_reasons()) {
+    for reason in shown(&objections::reasons(run)) {
         text.push_str(&format!("- {reason}\n"));
     }
-    for threshold in shown(&run.failed_thresholds()) {
+    for threshold in shown(&objections::failed_thresholds(run)) {
         text.push_str(&format!("- {threshold}\n"));
     }
     for sentence in battle::winners(run) {
@@ -122,14 +123,17 @@ mod tests {
         let Content::Bench(cells) = &mut run.content else {
             panic!("a bench")
         };
-        for cell in cells.iter_mut().take(9) {
-            cell.assessment
-                .add(Verdict::Suspect, "the host took processors away");
+        for (place, cell) in cells.iter_mut().take(9).enumerate() {
+            let reasons = ["of one kind".to_owned(), format!("of kind {place}x")];
+            for reason in reasons {
+                cell.assessment.add(Verdict::Suspect, reason);
+            }
         }
         let text = pull_request(&run);
         assert!(seen(&text) <= 20, "{text}");
         assert!(text.starts_with("**bench: SUSPECT**") || text.contains("SUSPECT**"));
-        assert!(text.contains("and 6 more"), "{text}");
+        assert!(text.contains("- 9 cells (SUSPECT), the first"), "{text}");
+        assert!(text.contains("and 7 more"), "{text}");
         assert!(text.contains("none has the lowest response p50"), "{text}");
         assert!(
             text.contains("| winner") || text.contains("winner |"),

@@ -144,13 +144,13 @@ impl Run {
         match &self.content {
             Content::Load(cell) => cell.assessment.reasons().to_vec(),
             Content::Bench(_) => {
-                let mut reasons = self.of_each_cell(|cell, name| {
+                let named = self.named_cells().into_iter();
+                let reasons = named.flat_map(|(cell, name)| {
                     let verdict = cell.assessment.verdict();
                     let reasons = cell.assessment.reasons().iter();
-                    reasons
-                        .map(|reason| (verdict, format!("{name} ({verdict}): {reason}")))
-                        .collect()
+                    reasons.map(move |reason| (verdict, format!("{name} ({verdict}): {reason}")))
                 });
+                let mut reasons: Vec<(Verdict, String)> = reasons.collect();
                 reasons.sort_by_key(|(verdict, _)| Reverse(*verdict));
                 reasons.into_iter().map(|(_, reason)| reason).collect()
             }
@@ -160,32 +160,37 @@ impl Run {
     /// Thresholds that were not kept, a sentence each; those of a bench name their cell. A search
     /// goes beyond them on purpose, and of a cell that was cut they say nothing.
     pub fn failed_thresholds(&self) -> Vec<String> {
-        if !self.capacities.is_empty() {
-            return Vec::new();
-        }
-        let is_named = matches!(self.content, Content::Bench(_));
-        self.of_each_cell(|cell, name| {
-            if is_named && cell.ended_early.as_deref() == Some(INTERRUPTED) {
-                return Vec::new();
-            }
-            let failed = cell.thresholds.iter().filter(|it| !it.passed);
-            let told = failed.map(|it| it.to_string());
-            match is_named {
-                true => told.map(|it| format!("{name}: {it}")).collect(),
-                false => told.collect(),
-            }
-        })
+        let is_named = self.is_bench();
+        let named = self.named_cells().into_iter();
+        let told = named.flat_map(|(cell, name)| {
+            let failed = self.failed_thresholds_of(cell).into_iter();
+            failed.map(move |it| match is_named {
+                true => format!("{name}: {it}"),
+                false => it,
+            })
+        });
+        told.collect()
     }
 
-    /// What `sentences` says of each cell and its name.
-    fn of_each_cell<T>(&self, sentences: impl Fn(&Cell, &str) -> Vec<T>) -> Vec<T> {
+    /// Those of one of its cells.
+    pub(crate) fn failed_thresholds_of(&self, cell: &Cell) -> Vec<String> {
+        let is_cut = self.is_bench() && cell.ended_early.as_deref() == Some(INTERRUPTED);
+        if is_cut || !self.capacities.is_empty() {
+            return Vec::new();
+        }
+        let failed = cell.thresholds.iter().filter(|it| !it.passed);
+        failed.map(ToString::to_string).collect()
+    }
+
+    /// Each cell with what tells it from the others.
+    pub(crate) fn named_cells(&self) -> Vec<(&Cell, String)> {
         // The client count names a cell in most sweeps; where it does not, all of it does.
-        let one_group = Group::all(self).len() == 1;
-        let of_cell = |cell: &Cell| {
-            let name = if one_group { clients(cell) } else { cell.key() };
-            sentences(cell, &name)
+        let is_one_group = Group::all(self).len() == 1;
+        let name = |cell: &Cell| match is_one_group {
+            true => clients(cell),
+            false => cell.key(),
         };
-        self.cells().iter().flat_map(of_cell).collect()
+        self.cells().iter().map(|cell| (cell, name(cell))).collect()
     }
 
     fn from_value(value: Value) -> Result<Self, serde_json::Error> {

@@ -11,7 +11,6 @@ use crate::live_counts;
 use crate::parameters::Loop;
 use crate::run::Run;
 use crate::spikes;
-use crate::statistics::{Slope, slope};
 use crate::tls;
 
 /// The link in one line.
@@ -229,31 +228,23 @@ pub(crate) fn fan_out(fan_out: &FanOut) -> String {
     parts.join("; ")
 }
 
-/// What the server's memory did over the run, with its 95 % interval; `None` without samples.
-pub(crate) fn memory_slope(cell: &Cell) -> Option<String> {
+/// What the memory of the server did: whether it grew, in a long run. `None` without samples.
+pub(crate) fn memory(cell: &Cell) -> Option<String> {
     if let Some(growth) = Growth::of(cell) {
         return Some(growth.to_string());
     }
-    let points: Vec<(f64, f64)> = cell
+    let memory: Vec<u64> = cell
         .intervals
         .iter()
-        .filter_map(|interval| Some((interval.start_s, interval.server_rss_bytes? as f64)))
+        .filter_map(|interval| interval.server_rss_bytes)
         .collect();
-    let Slope { per_x, error } = slope(&points)?;
-    if per_x == 0.0 && error == 0.0 {
-        return Some("did not grow".to_owned());
-    }
-    let (slope, error_bytes) = (format::bytes(per_x.abs()), format::bytes(error));
-    let sign = if per_x < 0.0 { "-" } else { "" };
-    if per_x.abs() <= error {
-        return Some(format!(
-            "no growth to be told from chance ({sign}{slope} per second, 95 % interval ± \
-             {error_bytes})"
-        ));
-    }
-    let moved = if per_x < 0.0 { "shrank" } else { "grew" };
+    let [first, .., last] = memory.as_slice() else {
+        return None;
+    };
+    let (first, last) = (format::bytes(*first as f64), format::bytes(*last as f64));
     Some(format!(
-        "{moved} by {slope} per second (95 % interval ± {error_bytes})"
+        "{first} in the first second, {last} in the last; whether it grows is told of a minute \
+         or more"
     ))
 }
 

@@ -1,5 +1,5 @@
 //! Estimators on series of one value per interval: mean and its error when neighbours resemble
-//! each other, Welch's test, and the slope of a line. Of several rounds: intervals by drawing them
+//! each other, and Welch's test. Of several rounds: intervals by drawing them
 //! again, their difference by ranks, and how many of them are needed.
 
 pub(crate) mod bootstrap;
@@ -71,43 +71,6 @@ pub(crate) fn cohens_d(a: &Estimate, b: &Estimate) -> Option<f64> {
     let variance = |it: &Estimate| it.error.powi(2) * it.effective_count;
     let deviation = f64::midpoint(variance(a), variance(b)).sqrt();
     (deviation > 0.0).then(|| (b.mean - a.mean) / deviation)
-}
-
-/// The slope of a line through points.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Slope {
-    /// Rise per unit of x.
-    pub(crate) per_x: f64,
-    /// Half the width of its 95 % interval, from the residuals and their resemblance.
-    pub(crate) error: f64,
-}
-
-/// The line of least squares; `None` with fewer than `COUNT_MIN` points or one x only.
-pub(crate) fn slope(points: &[(f64, f64)]) -> Option<Slope> {
-    if points.len() < COUNT_MIN {
-        return None;
-    }
-    let count = points.len() as f64;
-    let mean_x = points.iter().map(|point| point.0).sum::<f64>() / count;
-    let mean_y = points.iter().map(|point| point.1).sum::<f64>() / count;
-    let spread_x: f64 = points.iter().map(|point| (point.0 - mean_x).powi(2)).sum();
-    if spread_x == 0.0 {
-        return None;
-    }
-    let product: f64 = points
-        .iter()
-        .map(|point| (point.0 - mean_x) * (point.1 - mean_y))
-        .sum();
-    let per_x = product / spread_x;
-    let residuals: Vec<f64> = points
-        .iter()
-        .map(|point| point.1 - mean_y - per_x * (point.0 - mean_x))
-        .collect();
-    let squares: f64 = residuals.iter().map(|residual| residual * residual).sum();
-    let inflation = correlation_time(&residuals, 0.0, squares);
-    let degrees = (count / inflation - 2.0).max(1.0);
-    let error = (squares / degrees / spread_x).sqrt() * t_quantile_975(degrees);
-    Some(Slope { per_x, error })
 }
 
 /// How many neighbouring values count as one: 1 + 2 x the sum of the autocorrelations up to the
@@ -257,20 +220,5 @@ mod tests {
         let count = |values: &[f64]| Estimate::of(values).unwrap().effective_count;
         assert!(count(&runs) < 15.0, "{}", count(&runs));
         assert!(count(&mixed) > 99.0, "{}", count(&mixed));
-    }
-
-    #[test]
-    fn the_slope_of_a_noisy_line_is_inside_its_interval() {
-        let points: Vec<(f64, f64)> = (0..60)
-            .map(|index| {
-                (
-                    f64::from(index),
-                    5.0 * f64::from(index) + f64::from(index * 31 % 7),
-                )
-            })
-            .collect();
-        let found = slope(&points).unwrap();
-        assert!((found.per_x - 5.0).abs() < found.error, "{found:?}");
-        assert!(found.error < 0.1, "{found:?}");
     }
 }

@@ -6,6 +6,7 @@ use crate::doubling;
 use crate::environment::Threshold;
 use crate::format;
 use crate::groups::{Group, clients};
+use crate::objections;
 use crate::plot_data::log_bins;
 use crate::processor;
 use crate::run::{Content, Run};
@@ -81,11 +82,11 @@ pub fn objection(run: &Run) -> Option<String> {
     let mut parts = match run.verdict() {
         Verdict::Valid => Vec::new(),
         verdict @ (Verdict::Suspect | Verdict::Invalid) => {
-            let reasons = first_of(run.verdict_reasons());
+            let reasons = first_of(objections::reasons(run));
             vec![format!("{verdict}: {}", reasons.join("; "))]
         }
     };
-    parts.extend(first_of(run.failed_thresholds()));
+    parts.extend(first_of(objections::failed_thresholds(run)));
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
@@ -101,7 +102,7 @@ fn is_said(cell: &Cell, ending: &str) -> bool {
 }
 
 fn bench_summary(run: &Run, style: Style) -> String {
-    let mut text = verdict_lines(run.verdict(), &run.verdict_reasons(), style);
+    let mut text = verdict_lines(run.verdict(), &objections::reasons(run), style);
     for group in Group::all(run) {
         if !group.cells.iter().any(|cell| is_connected(cell)) {
             continue;
@@ -148,16 +149,16 @@ fn contest_summary(run: &Run, style: Style) -> String {
         Some(rules) => battle_tables(run, rules, style),
         None => doubling_tables(run, style),
     };
-    let reasons = first_of(run.verdict_reasons());
+    let reasons = first_of(objections::reasons(run));
     text.push_str(&verdict_lines(run.verdict(), &reasons, style));
-    for failed in first_of(run.failed_thresholds()) {
+    for failed in first_of(objections::failed_thresholds(run)) {
         text.push_str(&format!("{}  {failed}\n", painted("FAILED", RED, style)));
     }
     text
 }
 
 /// As many as a terminal should have, and how many there are beyond.
-fn first_of(mut sentences: Vec<String>) -> Vec<String> {
+pub(crate) fn first_of(mut sentences: Vec<String>) -> Vec<String> {
     let more = sentences.len().saturating_sub(SENTENCES_SHOWN);
     if more > 0 {
         sentences.truncate(SENTENCES_SHOWN);
@@ -343,8 +344,8 @@ fn machinery(cell: &Cell, style: Style) -> String {
     if let Some(server) = &cell.server {
         text.push_str(&format!("  server     {}\n", sentences::server(server)));
     }
-    if let Some(slope) = sentences::memory_slope(cell) {
-        text.push_str(&format!("  memory     {slope}\n"));
+    if let Some(memory) = sentences::memory(cell) {
+        text.push_str(&format!("  memory     {memory}\n"));
     }
     let (spikes, others) = spikes::spikes(cell);
     for spike in spikes.iter().take(SPIKES_SHOWN) {
@@ -432,29 +433,8 @@ mod tests {
         let text = summary(&run, Style::default());
         assert!(!text.contains("Closes") && !text.contains("seed"), "{text}");
         assert!(!text.contains("ended early"), "{text}");
-        assert!(text.contains("  memory     did not grow\n"), "{text}");
-        let Content::Load(cell) = &mut run.content else {
-            panic!("a load run")
-        };
-        for (second, interval) in cell.intervals.iter_mut().enumerate() {
-            interval.server_rss_bytes = Some((1 << 20) - 2000 * second as u64);
-        }
-        let text = summary(&run, Style::default());
-        assert!(
-            text.contains("  memory     shrank by 1.95 KiB per second"),
-            "{text}"
-        );
-        let Content::Load(cell) = &mut run.content else {
-            panic!("a load run")
-        };
-        for (second, interval) in cell.intervals.iter_mut().enumerate() {
-            interval.server_rss_bytes = Some([5000, 9000, 6000][second % 3]);
-        }
-        let text = summary(&run, Style::default());
-        assert!(
-            text.contains("  memory     no growth to be told from chance ("),
-            "{text}"
-        );
+        let said = "  memory     1.00 MiB in the first second, 1.00 MiB in the last; whether";
+        assert!(text.contains(said), "{text}");
     }
 
     #[test]

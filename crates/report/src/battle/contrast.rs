@@ -12,7 +12,7 @@ use crate::run::Run;
 use crate::sentences;
 use crate::statistics::ranks::{self, Shift, median};
 use crate::statistics::sample_size::rounds_needed;
-use crate::summary::Style;
+use crate::summary::{Style, first_of};
 use crate::table::Table;
 use crate::tls;
 
@@ -233,20 +233,41 @@ impl Contrast {
         self.sections.iter().filter_map(clause).collect()
     }
 
-    /// As text for a terminal.
+    /// Of which loads the primary metric says nothing, because too few rounds are ranked or some
+    /// have 0; a clause each. What is the same in both needs no judge.
+    pub fn unjudged(&self) -> Vec<String> {
+        let clause = |section: &Section| {
+            let primary = section.metrics.iter().find(|it| it.is_primary)?;
+            let [a, b] = primary.medians;
+            let is_same = a.is_some() && a == b;
+            let ([a, b], why) = (primary.rounds, primary.verdict());
+            (primary.change.is_none() && !is_same).then(|| {
+                format!(
+                    "not judged: {}: {}: {why} ({a} and {b} are ranked)",
+                    section.title, primary.metric
+                )
+            })
+        };
+        self.sections.iter().filter_map(clause).collect()
+    }
+
+    /// As text for a terminal: what may be long comes last.
     pub fn text(&self, style: Style) -> String {
         let bold = |text: &str| match style.color {
             true => format!("\u{1b}[1m{text}\u{1b}[0m"),
             false => text.to_owned(),
         };
         let mut text = format!("{}\n", bold(&self.title));
-        for remark in &self.remarks {
-            text.push_str(&format!("  {remark}\n"));
-        }
         for section in &self.sections {
             text.push_str(&format!("\n{}\n", bold(&section.title)));
             text.push_str(&section.table().to_text());
             text.push_str(&format!("  {}\n", section.sentence()));
+        }
+        if !self.remarks.is_empty() {
+            text.push('\n');
+        }
+        for remark in first_of(self.remarks.clone()) {
+            text.push_str(&format!("  - {remark}\n"));
         }
         text + &format!("\n{METHOD}\n")
     }
@@ -432,7 +453,13 @@ mod tests {
             "{short}"
         );
         assert!(short.contains("δ +1.00"), "{short}");
+        assert_eq!(found.unjudged(), [""; 0]);
         let few = tests::run(&[("a", 2.0), ("b", 3.0)], 1);
+        let other = tests::run(&[("a", 2.1), ("b", 3.0)], 1);
+        let unjudged = contrast(&few, &other).unwrap().unjudged();
+        assert_eq!(unjudged.len(), 1, "b is the same in both: {unjudged:?}");
+        let clause = "response p50: too few rounds (1 and 1 are ranked)";
+        assert!(unjudged[0].ends_with(clause), "{unjudged:?}");
         let short = contrast(&few, &few).unwrap().pull_request();
         assert!(
             short.starts_with(
