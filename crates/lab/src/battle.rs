@@ -380,8 +380,8 @@ fn describe(
     let notes = notes.map(|(name, text)| (name.to_owned(), text));
     environment.notes.extend(notes);
     for (name, value) in scenario.written() {
-        let text = value.as_str().unwrap_or_default().to_owned();
-        environment.notes.insert(format!("knob {name}"), text);
+        let name = format!("knob {name}");
+        environment.notes.insert(name, value.clone());
     }
     environment
 }

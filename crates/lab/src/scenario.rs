@@ -78,7 +78,7 @@ pub struct LabScenario {
     /// Connections, and everything that a load run takes.
     load: LoadKnobs,
     /// Every knob as it was written, for the record.
-    written: BTreeMap<String, serde_json::Value>,
+    written: BTreeMap<String, String>,
 }
 
 /// When a contestant is killed, and for how long.
@@ -100,6 +100,15 @@ impl LabScenario {
             Some((name, description))
         });
         files.collect()
+    }
+
+    /// What the file of one of those sets: its knobs and their texts, lists with commas. Nothing
+    /// under a name that is none of theirs.
+    pub fn shipped_knobs(name: &str) -> BTreeMap<String, String> {
+        let file = SHIPPED.get_file(format!("{name}.toml"));
+        let text = file.and_then(|it| it.contents_utf8()).unwrap_or_default();
+        let knobs = Knobs::parse(text, name, &table::names()).unwrap_or_default();
+        knobs.texts()
     }
 
     /// One of those, with flags in the place of what its file says: names of knobs and texts.
@@ -183,7 +192,7 @@ impl LabScenario {
             thresholds: knobs.many("thresholds", threshold)?.unwrap_or_default(),
             seed: knobs.one("seed", quantity::count)?,
             load: LoadKnobs::of(&knobs, place)?,
-            written: knobs.written(),
+            written: knobs.texts(),
         };
         scenario.load.check(&knobs, place)?;
         if scenario.search.is_some() {
@@ -228,7 +237,7 @@ impl LabScenario {
     }
 
     /// Every knob as it was written.
-    pub(crate) fn written(&self) -> &BTreeMap<String, serde_json::Value> {
+    pub(crate) fn written(&self) -> &BTreeMap<String, String> {
         &self.written
     }
 }

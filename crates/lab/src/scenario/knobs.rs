@@ -167,11 +167,11 @@ impl Knobs {
             .map_err(|clause| knob.mistake(name, &clause))
     }
 
-    /// Everything as it was written, for the record.
-    pub(super) fn written(&self) -> BTreeMap<String, serde_json::Value> {
+    /// Everything as it was written, lists with commas.
+    pub(super) fn texts(&self) -> BTreeMap<String, String> {
         let knobs = self.0.iter();
-        let written = knobs.map(|(name, knob)| (name.clone(), knob.texts.join(",").into()));
-        written.collect()
+        let texts = knobs.map(|(name, knob)| (name.clone(), knob.texts.join(",")));
+        texts.collect()
     }
 }
 

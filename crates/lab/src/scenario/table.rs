@@ -13,6 +13,15 @@ pub struct KnobKind {
     pub is_list: bool,
     /// The variable of the environment that sets it where no flag does.
     pub variable: Option<&'static str>,
+    /// What it is where nothing sets it, if that is one value.
+    pub default: Option<&'static str>,
+}
+
+impl KnobKind {
+    const fn or(mut self, default: &'static str) -> Self {
+        self.default = Some(default);
+        self
+    }
 }
 
 /// The names that a file may have.
@@ -37,6 +46,7 @@ const fn one(name: &'static str, value: &'static str, help: &'static str) -> Kno
         help,
         is_list: false,
         variable: None,
+        default: None,
     }
 }
 
@@ -55,6 +65,7 @@ const fn list(name: &'static str, value: &'static str, help: &'static str) -> Kn
         help,
         is_list: true,
         variable: None,
+        default: None,
     }
 }
 
@@ -70,17 +81,19 @@ pub const KNOBS: &[KnobKind] = &[
         "backend",
         "NAME",
         "The server behind proxies and of the control `none`",
-    ),
-    one("backends", "N", "How many of it, each a process of its own"),
-    one("backend_workers", "N", "Workers of each backend"),
-    one("workers", "N", "Workers of each contestant"),
-    one("tls", "on|off|both", "Whether clients come over TLS"),
+    )
+    .or("moonwire"),
+    one("backends", "N", "How many of it, each a process of its own").or("1"),
+    one("backend_workers", "N", "Workers of each backend").or("1"),
+    one("workers", "N", "Workers of each contestant").or("1"),
+    one("tls", "on|off|both", "Whether clients come over TLS").or("off"),
     list("connections", "LIST", "Connections of a cell"),
     list(
         "publishers",
         "LIST",
         "With payload broadcast: connections that publish what all of them hear",
-    ),
+    )
+    .or("1"),
     list(
         "silent",
         "LIST",
@@ -91,7 +104,7 @@ pub const KNOBS: &[KnobKind] = &[
         "LIST",
         "Generators of others that send the same load to the same processes after ours, such as k6",
     ),
-    one("rounds", "N", "How often each cell is measured"),
+    one("rounds", "N", "How often each cell is measured").or("5"),
     one(
         "warm_up",
         "DURATION",
@@ -100,9 +113,9 @@ pub const KNOBS: &[KnobKind] = &[
     one(
         "ceiling",
         "DURATION",
-        "How long each load is tried against a server that only answers, 2s by default; 0s leaves \
-         it out",
-    ),
+        "How long each load is tried against a server that only answers; 0s leaves it out",
+    )
+    .or("2s"),
     variable(
         "server_cpu_limit",
         "SERVER_CPU_LIMIT",
@@ -120,28 +133,30 @@ pub const KNOBS: &[KnobKind] = &[
         "Kill the contestant so long after the first message was due, or after the connections \
          were up, and start it again",
     ),
-    one(
-        "down_for",
-        "DURATION",
-        "How long it stays down, 1s by default",
-    ),
+    one("down_for", "DURATION", "How long it stays down").or("1s"),
     one(
         "over",
         "rate|connections",
         "Look for the most that keeps the thresholds, of this",
     ),
-    one("from", "N", "The first that is tried"),
+    one(
+        "from",
+        "N",
+        "The first that is tried; 1,000 a second or 100 connections if nothing is said",
+    ),
     one("to", "N", "No more is tried"),
     one(
         "precision",
         "SHARE",
-        "The gap left between what passes and what fails, 2% by default",
-    ),
+        "The gap left between what passes and what fails",
+    )
+    .or("2%"),
     one(
         "confirm",
         "DURATION",
-        "How long the highest that passed is tried in the end, 10s by default",
-    ),
+        "How long the highest that passed is tried in the end",
+    )
+    .or("10s"),
     one("primary", "METRIC", "The metric that decides who is ahead"),
     list("columns", "METRICS", "The metrics that the tables have"),
     one(
@@ -153,7 +168,8 @@ pub const KNOBS: &[KnobKind] = &[
         "resolve",
         "SHARE",
         "The difference that the battle should be able to tell, such as 3%",
-    ),
+    )
+    .or("3%"),
     list(
         "thresholds",
         "EXPRS",
@@ -164,17 +180,20 @@ pub const KNOBS: &[KnobKind] = &[
         "DURATION",
         "Delay of each direction of the link between clients and contestants; a bare number is in \
          ms",
-    ),
+    )
+    .or("0"),
     one(
         "link_jitter",
         "DURATION",
         "Each packet takes up to this much longer",
-    ),
+    )
+    .or("0"),
     one(
         "link_loss",
         "SHARE",
         "Share of packets that the link drops at random, such as 1%",
-    ),
+    )
+    .or("0%"),
     one(
         "link_rate",
         "BITS_PER_S",
@@ -183,8 +202,9 @@ pub const KNOBS: &[KnobKind] = &[
     one(
         "link_queue",
         "BYTES",
-        "Bytes that each direction of the link holds at most, 64MiB by default",
-    ),
+        "Bytes that each direction of the link holds at most",
+    )
+    .or("64MiB"),
     one(
         "agent",
         "ADDR:PORT",
@@ -199,20 +219,34 @@ pub const KNOBS: &[KnobKind] = &[
     one(
         "one_way_bound",
         "DURATION",
-        "How far one-way latencies may be off where the clocks of two hosts are compared, 500us \
-         by default; beyond it there are none",
-    ),
+        "How far one-way latencies may be off where the clocks of two hosts are compared; \
+         beyond it there are none",
+    )
+    .or("500us"),
     one("seed", "N", "Seed of the order, the payloads and the link"),
     one(
         "payload",
         "echo|amplify|broadcast",
         "What is sent: bytes to be echoed, the JSON of uwebsocket-benchmark's servers, or bytes \
          that all subscribers get",
+    )
+    .or("echo"),
+    list(
+        "message_size",
+        "BYTES",
+        "Bytes of a message; 64 if nothing is said, 1KiB with payload amplify",
     ),
-    list("message_size", "BYTES", "Bytes of a message"),
-    one("binary", "true|false", "Binary messages instead of text"),
-    one("replies", "N", "Replies to each message"),
-    one("duration", "DURATION", "How long messages are sent"),
+    one("binary", "true|false", "Binary messages instead of text").or("false"),
+    one(
+        "replies",
+        "N",
+        "Replies to each message; 1 if nothing is said, 4 with payload amplify",
+    ),
+    one(
+        "duration",
+        "DURATION",
+        "How long messages are sent; 10s if nothing else ends the load",
+    ),
     one("messages", "N", "How many messages are sent, in all"),
     list(
         "rate",
@@ -229,20 +263,26 @@ pub const KNOBS: &[KnobKind] = &[
         "poisson",
         "true|false",
         "Poisson arrivals instead of constant gaps",
-    ),
+    )
+    .or("false"),
     one(
         "hold",
         "true|false",
         "Open the connections and hold them; nothing is sent",
+    )
+    .or("false"),
+    list(
+        "in_flight",
+        "N",
+        "Messages in flight on each connection; 1 without a rate, as many as it takes with one",
     ),
-    list("in_flight", "N", "Messages in flight on each connection"),
     list("batch", "N", "Messages that each connection sends at once"),
     one(
         "think",
         "DURATION",
         "From a reply to the next message of its connection, where no rate is given",
     ),
-    list("wait", "DURATION", "From one batch to the next"),
+    list("wait", "DURATION", "From one batch to the next").or("1s"),
     one("batches", "N", "Batches that each connection sends"),
     one(
         "stagger",
@@ -257,7 +297,11 @@ pub const KNOBS: &[KnobKind] = &[
     ),
     one("open_max", "N", "Connections that are open at once"),
     one("conn_rate", "PER_S", "New connections per second"),
-    list("conn_concurrency", "N", "Handshakes in flight at once"),
+    list(
+        "conn_concurrency",
+        "N",
+        "Handshakes in flight at once; 128 if nothing is said, or as many as conn-rate takes",
+    ),
     list(
         "reconnect",
         "POLICY",
@@ -268,8 +312,13 @@ pub const KNOBS: &[KnobKind] = &[
         "drain",
         "DURATION",
         "How long replies are awaited after the last send",
+    )
+    .or("10s"),
+    one(
+        "threads",
+        "N",
+        "Threads of the generator; one for each processor it has if nothing is said",
     ),
-    one("threads", "N", "Threads of the generator"),
     one(
         "fragments",
         "SHARES",

@@ -198,3 +198,47 @@ fn stages_are_a_load_and_each_rate_begins_one() {
         "{sentence}"
     );
 }
+
+/// What the help calls the default is what it is where nothing is said.
+#[test]
+fn the_default_of_each_knob_is_what_a_scenario_without_it_has() {
+    let base = "contestants = ['moonwire']\nconnections = 5\nprimary = 'rate'\n";
+    // What is needed for some of them to have a meaning.
+    let surroundings = [
+        "kill_after = '1s'\n",
+        "link_delay = '1ms'\n",
+        "agent = 'localhost:1'\n",
+        "over = 'connections'\nthresholds = ['lost==0']\n",
+        "payload = 'broadcast'\n",
+        "batch = 2\nbatches = 3\n",
+        "",
+    ];
+    let some = LabScenario::parse("a", base, "a.toml", &[]).unwrap();
+    // Of the load only what is made of its knobs counts: no list is as good as its default.
+    let shown = |text: &str, flags: &[(String, String)]| {
+        let mut scenario = LabScenario::parse("a", text, "a.toml", flags).ok()?;
+        let loads = scenario.loads();
+        scenario.load = some.load.clone();
+        scenario.written.clear();
+        Some(format!("{scenario:?} {loads:?}"))
+    };
+    let mut checked = 0;
+    for knob in KNOBS {
+        let Some(default) = knob.default else {
+            continue;
+        };
+        let others = surroundings.iter().filter(|it| !it.starts_with(knob.name));
+        let fits = others.filter_map(|more| {
+            let text = format!("{base}{more}");
+            let with = shown(&text, &flags(&[(knob.name, default)]))?;
+            Some((shown(&text, &[])?, with))
+        });
+        let fits: Vec<(String, String)> = fits.collect();
+        assert!(!fits.is_empty(), "{}", knob.name);
+        for (without, with) in fits {
+            assert_eq!(without, with, "{}", knob.name);
+        }
+        checked += 1;
+    }
+    assert!(checked > 20);
+}
