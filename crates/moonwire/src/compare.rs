@@ -64,7 +64,7 @@ const EXAMPLES: &str = "Examples:
   moonwire compare yesterday today --print pull-request
 
 Exit codes: 0 compared, 99 worse by more than --fail-beyond, 98 asked for that and not to be judged
-(a run is INVALID, or another load), 104 bad input.";
+(a run is INVALID, another load, or too few ranked rounds), 104 bad input.";
 
 pub(crate) fn run(args: &CompareArgs) -> Result<Exit> {
     let before = named(&args.before)?;
@@ -142,10 +142,10 @@ impl Found {
         }
     }
 
-    /// Why cells of which a bound was asked are not judged. A battle ranks no such cells.
+    /// Why cells of which a bound was asked are not judged.
     fn unjudged(&self) -> Vec<String> {
         match self {
-            Self::Battles(_) => Vec::new(),
+            Self::Battles(contrast) => contrast.unjudged(),
             Self::Runs(comparison) => comparison.unjudged(),
         }
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, ValueEnum};
-use moonwire_lab::KNOBS;
+use moonwire_lab::{KNOBS, LabScenario};
 use moonwire_load::quantity;
 
 use super::agent::AgentArgs;
@@ -94,17 +94,22 @@ pub(super) struct BattleArgs {
     pub(super) quiet: bool,
 }
 
-/// Every knob of a scenario as a flag: names and what was typed.
+/// Every knob of a scenario as a flag: names and what was typed. The help of a scenario that is
+/// part of this program has what its file sets.
 #[derive(Debug, Clone, Default)]
 pub(super) struct KnobArgs(pub(super) Vec<(String, String)>);
 
 impl Args for KnobArgs {
     fn augment_args(command: Command) -> Command {
+        let written = LabScenario::shipped_knobs(command.get_name());
         let flags = KNOBS.iter().map(|knob| {
+            let written = written.get(knob.name).map(String::as_str);
+            let default = written.or(knob.default);
+            let default = default.map_or_else(String::new, |it| format!(" [default: {it}]"));
             let flag = Arg::new(knob.name)
                 .long(knob.name.replace('_', "-"))
                 .value_name(knob.value)
-                .help(knob.help)
+                .help(format!("{}{default}", knob.help))
                 .help_heading("Knobs of the scenario")
                 .allow_hyphen_values(true);
             match knob.variable {
