@@ -317,6 +317,7 @@ impl Sampler {
         let newest = Newest::default();
         let told = newest.clone();
         let thread = std::thread::spawn(move || {
+            scheduling::step_back();
             let mut record = Record::of(first, SAMPLES_MAX);
             let mut period = period;
             let mut next = Instant::now() + period;

@@ -4,24 +4,45 @@
 use std::io;
 use std::time::Duration;
 
+use procfs::process::Process;
+use rustix::process::Pid;
 use rustix::thread::CpuSet;
-
-/// Gives the calling thread the lowest real-time priority, so that ordinary threads cannot make
-/// it late; says whether the kernel allowed it. Children and threads do not inherit it.
-pub(crate) fn prefer_real_time() -> bool {
-    let parameters = libc::sched_param { sched_priority: 1 };
-    let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: the pointer is to a live sched_param, and 0 names the calling thread.
-    unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
-}
 
 /// Has the calling thread run on these processors only.
 pub(crate) fn stay_on(cpus: &[usize]) -> io::Result<()> {
-    let mut set = CpuSet::new();
-    for &cpu in cpus.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU) {
-        set.set(cpu);
-    }
+    let set = cpu_set(cpus).unwrap_or_default();
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
+}
+
+/// Has the calling thread take next to nothing from ordinary threads that are busy, such as those
+/// of a generator on the same processor. Children inherit it.
+pub(crate) fn step_back() {
+    // Where it is not allowed, the thread is as any other.
+    let _ = rustix::process::setpriority_process(None, NICEST);
+}
+
+/// Has all threads of a process run on these processors only.
+pub(crate) fn keep_on(pid: i32, cpus: &[usize]) {
+    let Some(set) = cpu_set(cpus) else {
+        return;
+    };
+    let tasks = Process::new(pid).and_then(|process| process.tasks());
+    for task in tasks.into_iter().flatten().flatten() {
+        // One that has ended meanwhile runs nowhere.
+        let _ = rustix::thread::sched_setaffinity(Pid::from_raw(task.tid), &set);
+    }
+}
+
+/// `None` where nothing is said.
+pub(crate) fn cpu_set(cpus: &[usize]) -> Option<CpuSet> {
+    if cpus.is_empty() {
+        return None;
+    }
+    let mut set = CpuSet::new();
+    for cpu in cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU) {
+        set.set(*cpu);
+    }
+    Some(set)
 }
 
 /// Gives the calling thread the idle priority: everything else goes before it.
@@ -31,7 +52,7 @@ pub(crate) fn prefer_idle() -> io::Result<()> {
     match unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) } {
         0 => {
             // For the kernel's books only, which count nice threads apart from others.
-            let _ = rustix::process::setpriority_process(None, NICEST);
+            step_back();
             Ok(())
         }
         _ => Err(io::Error::last_os_error()),
@@ -98,6 +119,22 @@ mod tests {
         let thread = rustix::thread::gettid().as_raw_nonzero().get();
         let of_thread = thread_cpu(thread);
         assert!(process_cpu(std::process::id() as i32) >= of_thread);
+    }
+
+    #[test]
+    fn a_process_that_went_elsewhere_is_brought_back() {
+        let processor = rustix::thread::sched_getaffinity(None).unwrap();
+        let first = (0..CpuSet::MAX_CPU).find(|cpu| processor.is_set(*cpu));
+        let mut child = std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .unwrap();
+        let pid = child.id() as i32;
+        keep_on(pid, &[first.unwrap()]);
+        let found = rustix::thread::sched_getaffinity(Pid::from_raw(pid)).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(found, cpu_set(&[first.unwrap()]).unwrap());
     }
 
     #[test]

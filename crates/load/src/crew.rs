@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use moonwire_net::{Driver, EpollDriver, Time, Waker};
+use moonwire_net::{Driver, EpollDriver, RealTime, Time, Waker, prefer_real_time};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::cpu::MachineCpu;
@@ -111,6 +111,11 @@ impl Crew {
             .name(format!("moonwire-load-{number}"))
             .spawn(move || {
                 pin(&plan.scenario.pin, number);
+                // A control group that rations takes no such threads.
+                if plan.scenario.real_time && plan.scenario.group.is_none() {
+                    // Without it the thread is as any other.
+                    prefer_real_time(RealTime::Generator);
+                }
                 // The driver is made here because it belongs to its thread.
                 let made = join(plan.scenario.group.as_deref()).and_then(|()| EpollDriver::new());
                 let driver = match made {

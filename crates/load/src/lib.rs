@@ -52,4 +52,5 @@ pub use crate::scenario::{
 pub use crate::slo::Slo;
 pub use crate::stages::{RateStage, RateStages};
 pub use crate::target::Target;
+pub use moonwire_net::{RealTime, prefer_real_time};
 pub use moonwire_proto::{DeflateOffer, WebSocketVersion};

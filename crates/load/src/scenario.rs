@@ -132,6 +132,9 @@ pub struct Settings {
     pub threads: u32,
     /// Processors to pin the workers to, in turn; empty leaves them to the kernel.
     pub pin: Vec<usize>,
+    /// Whether the workers go before everything else on their processors, where the kernel allows
+    /// it: for processors that no server has to share, and loads that leave some time to others.
+    pub real_time: bool,
     /// The file of a control group that each worker writes itself into; `None` leaves them in that
     /// of the process.
     pub group: Option<PathBuf>,
@@ -236,6 +239,7 @@ impl Default for Settings {
             connections: 10,
             threads: 1,
             pin: Vec::new(),
+            real_time: false,
             group: None,
             connect_concurrency: 256,
             connect_rate: None,

@@ -9,6 +9,7 @@ mod epoll;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 mod listener;
+mod real_time;
 mod session;
 pub mod sim;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -29,6 +30,7 @@ pub use driver::{
 };
 pub use epoll::EpollDriver;
 pub use listener::{ListenOptions, listen_socket};
+pub use real_time::{RealTime, prefer_real_time};
 pub use session::{
     ConnectError, DetachedSession, Flushed, HandshakeTimings, Input, SendError, Session,
     SessionError, SessionEvent, SessionLimits, SessionMemory, compressor_bytes, random_mask,

@@ -413,6 +413,7 @@ impl<'a> Site<'a> {
         let threads = u32::try_from(self.cores.generator.len()).unwrap_or(1);
         settings.threads = bout.load.threads.unwrap_or_else(|| threads.max(1));
         settings.pin.clone_from(&self.cores.generator);
+        settings.real_time = !settings.pin.is_empty() && leaves_time(&settings);
         settings.cacert = bout.tls.then(|| self.around.certificate.clone());
         settings.same_host = matches!(self.host, Host::Here);
         settings.peer_fails = self.spec.scenario.fault.is_some();
@@ -504,6 +505,16 @@ impl Samplers {
         let backends = self.backends.as_ref();
         let backends = backends.map(|it| it.told(spec.backend.name()));
         std::iter::once(contestant).chain(backends).collect()
+    }
+}
+
+/// Whether the generator pauses by itself: clients that send as soon as they have their reply may
+/// keep it busy, and then it would be stopped for the sake of those that wait behind it.
+fn leaves_time(settings: &Settings) -> bool {
+    let has_pauses = settings.think.is_some() || settings.messages_per_connection.is_some();
+    match settings.pacing {
+        Pacing::Closed { .. } => has_pauses,
+        Pacing::Open { .. } | Pacing::Batches { .. } | Pacing::Stages { .. } | Pacing::Hold => true,
     }
 }
 

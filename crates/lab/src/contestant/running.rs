@@ -14,6 +14,7 @@ use super::{Contestant, Surroundings};
 use crate::cgroup::CpuGroup;
 use crate::pauses::PauseLog;
 use crate::process::{ChildProcess, ChildSpec, Exit, ProcessError, Ready, tree};
+use crate::scheduling;
 
 /// A contestant with all its processes. Dropping it kills them.
 #[derive(Debug)]
@@ -250,9 +251,16 @@ impl RunningContestant {
 /// them.
 fn start_all(specs: &[ChildSpec]) -> Result<Vec<ChildProcess>, StartError> {
     let started = specs.iter().map(ChildProcess::start);
-    started
+    let started: Vec<ChildProcess> = started
         .collect::<Result<_, _>>()
-        .map_err(StartError::Process)
+        .map_err(StartError::Process)?;
+    // Some programs choose the processors of their workers themselves, those of others among them.
+    for (process, spec) in started.iter().zip(specs) {
+        for pid in tree::pids(&[process.pid()]) {
+            scheduling::keep_on(pid, &spec.cpus);
+        }
+    }
+    Ok(started)
 }
 
 /// Its programs and configurations, in the folder of `around`.

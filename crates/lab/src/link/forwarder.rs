@@ -11,6 +11,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use moonwire_load::{RealTime, prefer_real_time};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -146,7 +147,7 @@ impl Pump {
         self.shared.thread.store(thread, Relaxed);
         // Without this the kernel may batch the wake-up with others up to 50 microseconds late.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        let real_time = scheduling::prefer_real_time();
+        let real_time = prefer_real_time(RealTime::Link);
         self.shared.real_time.store(real_time, Relaxed);
         self.up.is_uninterrupted = real_time;
         self.down.is_uninterrupted = real_time;

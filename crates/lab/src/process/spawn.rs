@@ -11,9 +11,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Resource, Rlimit, Signal};
-use rustix::thread::CpuSet;
 
 use super::ChildSpec;
+use crate::scheduling;
 
 /// Starts the program in a process group of its own, on its processors, with as many descriptors
 /// as it may have, and tied to the life of the calling thread.
@@ -26,7 +26,7 @@ pub(super) fn spawn(spec: &ChildSpec) -> io::Result<Child> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let cpus = cpu_set(&spec.cpus);
+    let cpus = scheduling::cpu_set(&spec.cpus);
     let group = spec.group.as_deref().map(open_group).transpose()?;
     let parent = rustix::process::getpid();
     let before_exec = move || {
@@ -62,15 +62,4 @@ fn open_group(file: &Path) -> io::Result<File> {
         let place = file.display();
         io::Error::new(error.kind(), format!("the control group {place}: {error}"))
     })
-}
-
-fn cpu_set(cpus: &[usize]) -> Option<CpuSet> {
-    if cpus.is_empty() {
-        return None;
-    }
-    let mut set = CpuSet::new();
-    for cpu in cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU) {
-        set.set(*cpu);
-    }
-    Some(set)
 }

@@ -307,8 +307,9 @@ fn describe_connect(error: io::Error) -> (Option<SocketId>, String) {
     (None, format!("cannot make a socket: {error}"))
 }
 
-/// About 20 us each: the turn stays under a millisecond.
-const CONNECTS_PER_TURN: usize = 16;
+/// About 20 us each, and as much for each of the handshakes that follow: the turn stays far under a
+/// millisecond.
+const CONNECTS_PER_TURN: usize = 4;
 /// How often a worker looks for a handshake that another one may have given back.
 const HANDSHAKE_POLL_NS: u64 = SECOND_NS / 1000;
 
