@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use moonwire_report::{
-    Bytes, Cell, Connects, FanOut, Generator, Histogram, INTERRUPTED, Interval, Latencies, Link,
-    Messages, OneWay, Parameters, Rate, Recovery, Tls,
+    Bytes, Cell, Connects, FanOut, Generator, Handshake, Histogram, INTERRUPTED, Interval,
+    Latencies, Link, Messages, OneWay, Parameters, Rate, Recovery, Tls,
 };
 
 use crate::plan::{Plan, one_way_refusal};
@@ -141,7 +141,7 @@ fn cell(plan: &Plan, records: &Records) -> Cell {
             .map(|(code, count)| (code.to_string(), *count))
             .collect(),
         latency: latencies(plan, records),
-        handshake: totals.handshake.clone(),
+        handshake: handshake(totals),
         connects: Connects {
             ok: counters.connects_ok,
             failed: counters.connects_failed,
@@ -180,10 +180,21 @@ fn ciphers(agreed: &[Tls]) -> BTreeMap<String, u64> {
     ciphers
 }
 
+fn handshake(totals: &Tally) -> Handshake {
+    let times = &totals.handshake;
+    Handshake {
+        tcp: times.tcp.packed(),
+        tls: times.tls.packed(),
+        upgrade: times.upgrade.packed(),
+        total: times.total.packed(),
+        response: times.response.packed(),
+    }
+}
+
 fn recovery(totals: &Tally) -> Recovery {
     let attempts = totals.recovery_attempts.iter();
     Recovery {
-        time: totals.recovery.clone(),
+        time: totals.recovery.packed(),
         attempts: attempts
             .map(|(attempts, count)| (attempts.to_string(), *count))
             .collect(),
@@ -210,10 +221,10 @@ fn fan_out(plan: &Plan, records: &Records) -> Option<FanOut> {
         complete: reach.complete,
         unreached: heard.iter().filter(|heard| **heard == 0).count() as u64,
         heard_least: heard.iter().copied().min().unwrap_or(0),
-        delivery: totals.delivery.clone(),
-        first_receiver: totals.first_receiver.clone(),
-        median_receiver: totals.median_receiver.clone(),
-        last_receiver: last,
+        delivery: totals.delivery.packed(),
+        first_receiver: totals.first_receiver.packed(),
+        median_receiver: totals.median_receiver.packed(),
+        last_receiver: last.packed(),
     })
 }
 
@@ -241,18 +252,18 @@ fn latencies(plan: &Plan, records: &Records) -> Latencies {
             clock: None,
         },
         None => OneWay::Measured {
-            histogram: totals.one_way.clone(),
+            histogram: totals.one_way.packed(),
             resolution_us: plan.amplify_unit_ns / 1000,
             clock: plan.scenario.server_clock,
         },
     };
     Latencies {
-        response: totals.response.clone(),
-        service: totals.service.clone(),
-        send_lag: totals.send_lag.clone(),
-        slot_wait: totals.slot_wait.clone(),
-        first_reply: totals.first_reply.clone(),
-        round_trip_seed: totals.round_trip_seed.clone(),
+        response: totals.response.packed(),
+        service: totals.service.packed(),
+        send_lag: totals.send_lag.packed(),
+        slot_wait: totals.slot_wait.packed(),
+        first_reply: totals.first_reply.packed(),
+        round_trip_seed: totals.round_trip_seed.packed(),
         one_way,
     }
 }

@@ -117,7 +117,7 @@ impl StageRecords {
                     .sent
                     .saturating_mul(replies)
                     .saturating_sub(record.received),
-                response: record.response.clone(),
+                response: record.response.packed(),
             }
         });
         figures.collect()

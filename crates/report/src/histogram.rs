@@ -1,6 +1,8 @@
 //! Latency histograms: HdrHistogram, nanoseconds in, three significant digits, and beside the
 //! buckets the exact minimum, maximum and sum, which cost three words and no accuracy.
 
+mod buckets;
+
 use std::fmt;
 
 use base64::Engine as _;
@@ -9,14 +11,16 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de, ser};
 
+use self::buckets::Buckets;
+
 /// A latency distribution in nanoseconds.
 ///
 /// Values above [`Histogram::VALUE_NS_MAX`] are recorded in the last bucket; `max_ns` still gives
-/// them exactly. Recording never allocates, so that a worker may do it between two system calls.
+/// them exactly. Recording never allocates, so that a worker may do it between two system calls,
+/// unless the histogram was [packed](Self::packed) before.
 #[derive(Clone)]
 pub struct Histogram {
-    /// The buckets. Invariant: never resized after construction by recording.
-    buckets: hdrhistogram::Histogram<u64>,
+    buckets: Buckets,
     /// Smallest value recorded; `u64::MAX` while empty.
     min_ns: u64,
     /// Largest value recorded; 0 while empty.
@@ -42,11 +46,8 @@ impl Histogram {
 
     /// An empty histogram, all of its memory (about 270 KiB) taken at once.
     pub fn new() -> Self {
-        let buckets =
-            hdrhistogram::Histogram::new_with_bounds(1, Self::VALUE_NS_MAX, SIGNIFICANT_DIGITS)
-                .expect("the bounds are constants that HdrHistogram accepts");
         Self {
-            buckets,
+            buckets: Buckets::new(),
             min_ns: u64::MAX,
             max_ns: 0,
             sum_ns: 0,
@@ -67,6 +68,15 @@ impl Histogram {
         histogram
     }
 
+    /// The same without the memory of buckets that hold nothing, which is most of it: for one that
+    /// nothing more is recorded into.
+    pub fn packed(&self) -> Self {
+        Self {
+            buckets: self.buckets.packed(),
+            ..*self
+        }
+    }
+
     /// Records one latency in nanoseconds.
     pub fn record(&mut self, value_ns: u64) {
         self.record_n(value_ns, 1);
@@ -78,6 +88,7 @@ impl Histogram {
             return;
         }
         self.buckets
+            .unpacked()
             .saturating_record_n(value_ns.min(Self::VALUE_NS_MAX), count);
         self.min_ns = self.min_ns.min(value_ns);
         self.max_ns = self.max_ns.max(value_ns);
@@ -86,9 +97,7 @@ impl Histogram {
 
     /// Adds everything `other` holds.
     pub fn merge(&mut self, other: &Self) {
-        self.buckets
-            .add(&other.buckets)
-            .expect("every histogram of a run has the same bounds");
+        self.buckets.add(&other.buckets);
         self.min_ns = self.min_ns.min(other.min_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
         self.sum_ns += other.sum_ns;
@@ -96,7 +105,7 @@ impl Histogram {
 
     /// Forgets everything and keeps the memory, for the snapshot of the next second.
     pub fn clear(&mut self) {
-        self.buckets.reset();
+        self.buckets.unpacked().reset();
         self.min_ns = u64::MAX;
         self.max_ns = 0;
         self.sum_ns = 0;
@@ -104,7 +113,7 @@ impl Histogram {
 
     /// Number of values recorded.
     pub fn count(&self) -> u64 {
-        self.buckets.len()
+        self.buckets.total()
     }
 
     /// True while nothing was recorded.
@@ -145,7 +154,7 @@ impl Histogram {
 
     /// Share of the values that are at or below `value_ns`, 0 to 1; 1 while empty.
     pub fn share_at_or_below(&self, value_ns: u64) -> f64 {
-        self.buckets.quantile_below(value_ns)
+        self.buckets.share_at_or_below(value_ns)
     }
 
     /// The number of values in buckets that lie wholly or partly above `value_ns`.
@@ -155,14 +164,7 @@ impl Histogram {
 
     /// The buckets that hold something, from the smallest value up.
     pub fn buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
-        self.buckets.iter_recorded().map(|step| {
-            let value = step.value_iterated_to();
-            Bucket {
-                low_ns: self.buckets.lowest_equivalent(value),
-                high_ns: self.buckets.highest_equivalent(value),
-                count: step.count_at_value(),
-            }
-        })
+        self.buckets.iter()
     }
 
     /// The buckets above the value at `quantile`: what a tail plot shows.
@@ -178,7 +180,7 @@ impl Histogram {
     fn encode(&self) -> Option<Encoded> {
         let mut bytes = Vec::new();
         V2DeflateSerializer::new()
-            .serialize(&self.buckets, &mut bytes)
+            .serialize(self.buckets.dense().as_ref(), &mut bytes)
             .ok()?;
         Some(Encoded {
             encoding: ENCODING.to_owned(),
@@ -216,7 +218,7 @@ impl Histogram {
         if let Some(mean_ns) = encoded.mean_ns {
             histogram.sum_ns = (mean_ns * histogram.count() as f64).round() as u128;
         }
-        Ok(histogram)
+        Ok(histogram.packed())
     }
 }
 
@@ -355,6 +357,36 @@ mod tests {
             prop_assert_eq!(&read, &histogram);
             let means = (read.mean_ns().unwrap_or(0.0), histogram.mean_ns().unwrap_or(0.0));
             prop_assert!((means.0 - means.1).abs() <= means.1 * 1e-9 + 1.0, "{means:?}");
+        }
+
+        #[test]
+        fn what_was_packed_says_the_same(
+            values in latencies(), more in latencies(), share in 0.0f64..1.0, value in any::<u64>()
+        ) {
+            let whole = of(&values);
+            let mut packed = whole.packed();
+            prop_assert_eq!(&packed, &whole);
+            prop_assert_eq!(packed.count(), whole.count());
+            for share in [0.0, share, 0.5, 0.99, 1.0] {
+                prop_assert_eq!(packed.quantile_ns(share), whole.quantile_ns(share), "{}", share);
+            }
+            prop_assert_eq!(packed.stddev_ns(), whole.stddev_ns());
+            prop_assert_eq!(packed.mean_ns(), whole.mean_ns());
+            for value in values.iter().chain([&value]) {
+                let shares = (packed.share_at_or_below(*value), whole.share_at_or_below(*value));
+                prop_assert_eq!(shares.0, shares.1);
+            }
+            let json = serde_json::to_string(&packed).unwrap();
+            prop_assert_eq!(json, serde_json::to_string(&whole).unwrap());
+            let (mut one, mut other) = (packed.clone(), whole.clone());
+            one.merge(&of(&more));
+            other.merge(&of(&more));
+            prop_assert_eq!(&one, &other);
+            let mut both = of(&more);
+            both.merge(&packed);
+            prop_assert_eq!(&both, &other);
+            packed.clear();
+            prop_assert!(packed.is_empty());
         }
 
         #[test]
