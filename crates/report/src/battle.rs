@@ -155,13 +155,19 @@ fn rankings(
 
 /// A name for each of all fields: connections and scheme, where they have the rest in common.
 fn names(fields: &[Field<'_>]) -> Vec<String> {
-    let rest = |field: &Field<'_>| groups::described(&field.common().0);
-    let is_common = fields.windows(2).all(|two| rest(&two[0]) == rest(&two[1]));
+    let is_common = rest_in_common(fields).is_some();
     let name = |field: &Field<'_>| match is_common {
         true => field.short_title(),
         false => field.title(),
     };
     fields.iter().map(name).collect()
+}
+
+/// What they are but for connections and scheme, where that is the same for all.
+fn rest_in_common(fields: &[Field<'_>]) -> Option<String> {
+    let rest = |field: &Field<'_>| groups::described(&field.common().0);
+    let is_common = fields.windows(2).all(|two| rest(&two[0]) == rest(&two[1]));
+    fields.first().map(rest).filter(|_| is_common)
 }
 
 /// Cells that differ only in their contestant and their round.

@@ -74,7 +74,7 @@ pub(crate) const METHOD: &str = "A search doubles the load until the thresholds 
     for longer. A load passes if the thresholds hold and 99 % of the messages that were due were \
     sent and answered. Latencies count from intended times, so that a late generator can make a \
     load fail and never pass; where it may have done so, this is said. The processes stay the same \
-    through a search.";
+    through a search. CPU is what they used of one processor, the generator's that of its threads.";
 
 /// What was found, and every try of it.
 pub(crate) fn sections(run: &Run) -> Vec<Section> {
@@ -89,6 +89,9 @@ pub(crate) fn sections(run: &Run) -> Vec<Section> {
             "p99",
             "max",
             "lost",
+            "CPU",
+            "memory",
+            "generator's CPU",
             "outcome",
         ]);
         for capacity in searches {
@@ -308,6 +311,7 @@ fn try_row(capacity: &Capacity, cell: &Cell) -> Vec<String> {
         Some(threshold) => format!("{} ({})", threshold.expression, threshold.actual),
         None => cell.assessment.verdict().to_string(),
     };
+    let memory = cell.server.as_ref().and_then(|it| it.rss_peak_bytes);
     vec![
         capacity.round.to_string(),
         format::rate(capacity.over.value(cell)),
@@ -317,8 +321,25 @@ fn try_row(capacity: &Capacity, cell: &Cell) -> Vec<String> {
         format::latency_or_dash(found.p99_us),
         format::latency_or_dash(found.max_us),
         format::count(cell.messages.lost),
+        used(
+            cell.server
+                .as_ref()
+                .and_then(|it| it.cpu_s.zip(it.observed_s)),
+        ),
+        memory.map_or_else(format::dash, |bytes| format::bytes(bytes as f64)),
+        cell.generator
+            .cpu_share
+            .map_or_else(format::dash, format::percent),
         outcome,
     ]
+}
+
+/// Seconds of a processor in so many seconds.
+fn used(cpu: Option<(f64, f64)>) -> String {
+    let cpu = cpu.filter(|(_, observed_s)| *observed_s > 0.0);
+    cpu.map_or_else(format::dash, |(cpu_s, observed_s)| {
+        format::percent(cpu_s / observed_s)
+    })
 }
 
 /// A quantile of the response time by load, microseconds; where one was tried more than once, the

@@ -2,7 +2,7 @@
 
 use super::ranking::Ranking;
 use super::standing::Standing;
-use super::{Field, Rules, Section, circle};
+use super::{Field, Rules, Section, circle, rest_in_common};
 use crate::format;
 use crate::groups;
 use crate::metric::Metric;
@@ -13,15 +13,20 @@ pub(super) fn sections(fields: &[Field<'_>], rules: &Rules, seed: u64) -> Vec<Se
     let Some(primary) = Metric::parse(&rules.primary) else {
         return Vec::new();
     };
+    let rest = rest_in_common(fields);
     let schemes = [(false, "plain (ws)"), (true, "TLS (wss)")];
     let sections = schemes.map(|(is_secure, scheme)| {
         let of_scheme = fields.iter().filter(|field| field.common().1 == is_secure);
-        let loads: Vec<Load<'_>> = of_scheme.map(|field| Load::of(field, seed)).collect();
+        let is_short = rest.is_some();
+        let loads: Vec<Load<'_>> = of_scheme
+            .map(|field| Load::of(field, is_short, seed))
+            .collect();
         let table = table(&loads, primary, rules)?;
+        let sentence = rest.as_ref().map(|rest| format!("All with: {rest}."));
         Some(Section {
             title: format!("all loads, {scheme}: {primary}, and who wins"),
             table,
-            sentences: Vec::new(),
+            sentences: sentence.into_iter().collect(),
         })
     });
     sections.into_iter().flatten().collect()
@@ -34,11 +39,14 @@ struct Load<'a> {
 }
 
 impl<'a> Load<'a> {
-    fn of(field: &Field<'a>, seed: u64) -> Self {
+    fn of(field: &Field<'a>, is_short: bool, seed: u64) -> Self {
         let (parameters, _) = field.common();
         let connections = groups::plural(parameters.clients, "connection", "s");
         Self {
-            name: format!("{connections}, {}", groups::described(&parameters)),
+            name: match is_short {
+                true => connections,
+                false => format!("{connections}, {}", groups::described(&parameters)),
+            },
             standings: field.standings(seed),
         }
     }
@@ -131,7 +139,8 @@ mod tests {
         let plain = rows(plain);
         assert_eq!(plain[0], ["load", "a", "b", "none", "winner"]);
         assert_eq!(plain.len(), 4, "{plain:?}");
-        assert!(plain[2][0].starts_with("100 connections, "), "{plain:?}");
+        assert_eq!(plain[2][0], "100 connections");
+        assert!(markdown.contains("All with: "), "{markdown}");
         assert!(plain[2][2].starts_with("2.") && plain[2][2].contains('['));
         assert_eq!(plain[2][4], "b");
         // Those two cannot be told apart.
