@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use moonwire_report::Environment;
+use moonwire_report::{Environment, without_secrets};
 use procfs::Current;
 
 use crate::quota;
@@ -23,7 +23,7 @@ pub fn describe(command_line: Vec<String>, seed: u64) -> Environment {
         contestant_files: BTreeMap::new(),
         fd_limit: limit.current.unwrap_or(u64::MAX),
         sysctls: sysctls(),
-        command_line,
+        command_line: without_secrets(command_line),
         seed,
         started_at: rfc3339(SystemTime::now()),
         elapsed_s: 0.0,

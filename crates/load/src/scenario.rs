@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use moonwire_proto::{DeflateOffer, WebSocketVersion};
-use moonwire_report::ClockOffset;
+use moonwire_report::{ClockOffset, header_value_shown};
 use serde::{Serialize, Serializer};
 
 use crate::fragments::FragmentShare;
@@ -190,6 +190,7 @@ pub struct Settings {
     #[serde(serialize_with = "version_field")]
     pub websocket_version: WebSocketVersion,
     /// Further header fields of the handshake.
+    #[serde(serialize_with = "headers_field")]
     pub headers: Vec<(String, String)>,
     /// Take any certificate.
     pub insecure: bool,
@@ -223,6 +224,14 @@ fn deflate_field<S: Serializer>(
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     offer.map(|offer| offer.field()).serialize(serializer)
+}
+
+fn headers_field<S: Serializer>(
+    headers: &[(String, String)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let shown = headers.iter();
+    serializer.collect_seq(shown.map(|(name, value)| (name, header_value_shown(name, value))))
 }
 
 fn version_field<S: Serializer>(

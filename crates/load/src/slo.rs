@@ -42,7 +42,9 @@ impl Slo {
         let Some(metric) = Metric::parse(name) else {
             return wrong(format!("names `{name}`, which is not a metric: {METRICS}"));
         };
-        match parse_bound(metric, value) {
+        // A name as in the Run file says the unit of its figure.
+        let is_in_us = name.ends_with("_us");
+        match parse_bound(metric, value, is_in_us) {
             Some(bound) => Ok(Self {
                 expression: expression.to_owned(),
                 metric,
@@ -125,9 +127,10 @@ fn find_comparison(expression: &str) -> Option<(usize, &'static str, Comparison)
         .map(|&(sign, comparison)| (at, sign, comparison))
 }
 
-/// A number in the unit of the metric.
-fn parse_bound(metric: Metric, text: &str) -> Option<f64> {
+/// A number in the unit of the metric; a bare latency is in milliseconds, as in k6.
+fn parse_bound(metric: Metric, text: &str, is_in_us: bool) -> Option<f64> {
     let bare_ns = match metric {
+        Metric::Latency(..) if is_in_us => 1e3,
         Metric::Latency(..) => 1e6,
         Metric::Figure(_) => 1.0,
     };
@@ -221,6 +224,8 @@ mod tests {
         assert!(!passes("p(99)<90"));
         assert!(passes("response.p99 <= 99.1ms"));
         assert!(passes("latency.response.p99_9_us<=101ms"));
+        assert!(!passes("latency.response.p99_us<5000"));
+        assert!(passes("latency.response.p99_us<100000"));
         assert!(passes("response.p99.9>99ms"));
         assert!(passes("max<0.2s"));
         assert!(passes("avg<51ms"));

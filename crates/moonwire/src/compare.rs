@@ -69,6 +69,15 @@ Exit codes: 0 compared, 99 worse by more than --fail-beyond, 98 asked for that a
 pub(crate) fn run(args: &CompareArgs) -> Result<Exit> {
     let before = named(&args.before)?;
     let after = named(&args.after)?;
+    for (run, path) in [(&before, &args.before), (&after, &args.after)] {
+        if !run.capacities.is_empty() {
+            bail!(
+                "'{}' is a search for a capacity, and its tries have no partners: compare what it \
+                 found, in the first table of its report",
+                path.display()
+            );
+        }
+    }
     let found = match contrast(&before, &after) {
         Some(contrast) => Found::Battles(contrast),
         None => Found::Runs(compare(&before, Some(&after))),

@@ -178,8 +178,8 @@ impl Axis {
             Unit::Percent => format!("{} %", shortest(value)),
             Unit::Percentile => percentile_text(value),
             Unit::Bytes => format::round_number(&format::bytes(value)),
-            Unit::Count if value >= 1.0 => format::count(value.round() as u64),
-            Unit::Count => shortest(value),
+            Unit::Count if is_whole(value) => format::count(value.round() as u64),
+            Unit::Count => decimals(value),
         }
     }
 }
@@ -198,6 +198,17 @@ fn percentile_text(value: f64) -> String {
             }
         }
     }
+}
+
+/// But for what adding steps up does to the last digits.
+fn is_whole(value: f64) -> bool {
+    (value - value.round()).abs() <= value.abs() * 1e-9
+}
+
+/// As many decimals as there are, up to six.
+fn decimals(value: f64) -> String {
+    let text = format!("{value:.6}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 fn shortest(value: f64) -> String {

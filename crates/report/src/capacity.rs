@@ -222,7 +222,9 @@ pub(crate) fn found(run: &Run) -> Section {
             values.sort_by(f64::total_cmp);
             values
         };
-        let (highest, failed) = (values(|it| it.highest), values(|it| it.lowest_failed));
+        // Where no load kept the thresholds, and that was the contestant's doing, it stands none.
+        let stood = |it: &Capacity| it.highest.or_else(|| it.limit.is_none().then_some(0.0));
+        let (highest, failed) = (values(stood), values(|it| it.lowest_failed));
         let middle = |values: &[f64]| match values {
             [] => format::dash(),
             values => format::rate(median(values)),
@@ -231,13 +233,7 @@ pub(crate) fn found(run: &Run) -> Section {
             [first, .., last] => format!("{} to {}", format::rate(*first), format::rate(*last)),
             [_] | [] => format::dash(),
         };
-        let there = searches.iter().find_map(|it| {
-            let cells = tries(run, it);
-            let at = cells.into_iter().rev();
-            let mut at = at.filter(|cell| Some(over.value(cell)) == it.highest);
-            at.next().map(|cell| Quantiles::of(&cell.latency.response))
-        });
-        let there = there.unwrap_or_default();
+        let there = there(run, over, &searches, &highest);
         table.row([
             contestant.to_owned(),
             scheme(tls).to_owned(),
@@ -256,6 +252,24 @@ pub(crate) fn found(run: &Run) -> Section {
         table,
         sentences,
     }
+}
+
+/// The latencies of the round whose highest is the median, or next to it.
+fn there(run: &Run, over: Over, searches: &[&Capacity], highest: &[f64]) -> Quantiles {
+    if highest.is_empty() {
+        return Quantiles::default();
+    }
+    let middle = median(highest);
+    let distance = |it: &&&Capacity| it.highest.map_or(f64::MAX, |value| (value - middle).abs());
+    let nearest = searches
+        .iter()
+        .min_by(|one, other| distance(one).total_cmp(&distance(other)));
+    let found = nearest.and_then(|search| {
+        let cells = tries(run, search).into_iter().rev();
+        let mut at = cells.filter(|cell| Some(over.value(cell)) == search.highest);
+        at.next().map(|cell| Quantiles::of(&cell.latency.response))
+    });
+    found.unwrap_or_default()
 }
 
 /// Who cannot be compared with the first because of TLS, and why.

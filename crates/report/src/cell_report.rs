@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::cell::Cell;
+use crate::format;
 use crate::groups::clients;
 use crate::markdown::markdown;
 use crate::run::{Content, Run};
@@ -48,22 +49,12 @@ fn report(run: &Run, cell: &Cell) -> String {
         ..Run::default()
     };
     let console = summary(&alone, Style::default());
-    // A fence is longer than any line of backticks in it.
-    let fence = "`".repeat(FENCE_MIN.max(longest_of_backticks(&console) + 1));
-    format!(
-        "{}{CELL_REPORT_MARK}{fence}text\n{console}{fence}\n",
-        markdown(&alone)
-    )
-}
-
-fn longest_of_backticks(text: &str) -> usize {
-    let runs = text.split(|character| character != '`').map(str::len);
-    runs.max().unwrap_or(0)
+    let console = format::fenced("text", console.trim_end_matches('\n'));
+    format!("{}{CELL_REPORT_MARK}{console}", markdown(&alone))
 }
 
 /// What each of them has in it, and no other file.
 pub(crate) const CELL_REPORT_MARK: &str = "\n## On a terminal\n\n";
-const FENCE_MIN: usize = 3;
 
 #[cfg(test)]
 mod tests {

@@ -33,6 +33,9 @@ pub struct Comparison {
     paired: bool,
     sections: Vec<Section>,
     remarks: Vec<String>,
+    /// Cells that B does not have; a clause each.
+    #[serde(skip)]
+    only_in_a: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -55,12 +58,14 @@ pub fn compare(a: &Run, b: Option<&Run>) -> Comparison {
         paired: b.is_some(),
         sections: Vec::new(),
         remarks: Vec::new(),
+        only_in_a: Vec::new(),
     };
     for cell in a.cells() {
         let other = b.map(|b| partner(cell, a, b));
         if other == Some(None) {
-            let key = cell.key();
-            comparison.remarks.push(format!("{key} is in A only"));
+            comparison
+                .only_in_a
+                .push(format!("{} is in A only", cell.key()));
             continue;
         }
         let other = other.flatten();
@@ -78,6 +83,8 @@ pub fn compare(a: &Run, b: Option<&Run>) -> Comparison {
             unjudged: other.and_then(|other| objection(cell, other)),
         });
     }
+    comparison.remarks.extend(comparison.only_in_a.clone());
+    comparison.share_level();
     for cell in b.map_or(&[] as &[Cell], Run::cells) {
         if partner(cell, b.unwrap_or(a), a).is_none() {
             comparison
@@ -96,8 +103,22 @@ impl Comparison {
 
     /// Why cells are not judged; a clause each.
     pub fn unjudged(&self) -> Vec<String> {
-        let clause = |it: &Section| Some(format!("{}: {}", it.title, it.unjudged.as_ref()?));
-        self.sections.iter().filter_map(clause).collect()
+        let clause = |it: &Section| {
+            let why = it
+                .unjudged
+                .as_deref()
+                .or_else(|| it.is_short().then_some(SHORT))?;
+            Some(format!("{}: {why}", it.title))
+        };
+        let judged_not = self.sections.iter().filter_map(clause);
+        judged_not.chain(self.only_in_a.iter().cloned()).collect()
+    }
+
+    /// All cells together are wrong as seldom as one would be.
+    fn share_level(&mut self) {
+        let level = SIGNIFICANCE / self.sections.len().max(1) as f64;
+        let changes = self.sections.iter_mut().flat_map(|it| &mut it.changes);
+        changes.for_each(|change| change.level = level);
     }
 
     /// What got worse by more than the share `bound`, and not by chance; a clause each. Of what is
@@ -107,7 +128,8 @@ impl Comparison {
         for section in self.sections.iter().filter(|it| it.unjudged.is_none()) {
             let beyond = |change: &&Change| {
                 let relative = change.relative.unwrap_or(0.0);
-                change.is_regression() && relative.abs() > bound
+                let is_beyond = change.is_regression() && relative.abs() > bound;
+                is_beyond || change.has_more_faults(bound)
             };
             clauses.extend(section.changes.iter().filter(beyond).map(|change| {
                 let relative = change.relative.map_or_else(format::dash, signed_percent);
@@ -238,8 +260,9 @@ impl Comparison {
                 "In brackets the interval of 95 % of the change, as wide as the values per second \
                  scatter; d: the difference in their standard deviations (Cohen). \
                  p: Welch's t-test on the values per second, their autocorrelation taken off the \
-                 sample size; better and worse mean p < {SIGNIFICANCE} and a change beyond its \
-                 interval, and not told that the difference may be chance, however large it is. \
+                 sample size; better and worse mean p < {SIGNIFICANCE} of all cells together and \
+                 a change beyond its interval, which is that of the mean of the seconds, and not \
+                 told that the difference may be chance, however large it is. \
                  Without a p there were too few whole seconds, or none of that value. Two runs on \
                  a machine that drifts can differ for no other reason: repeat and interleave them."
             ));
@@ -265,6 +288,13 @@ impl Comparison {
 }
 
 impl Section {
+    /// Whether nothing could be tested, and something differs.
+    fn is_short(&self) -> bool {
+        let is_untested = self.changes.iter().all(|change| change.p_value.is_none());
+        let differs = |change: &Change| change.b.is_some() && change.a != change.b;
+        is_untested && self.changes.iter().any(differs)
+    }
+
     fn judgement(&self, change: &Change) -> &'static str {
         match self.unjudged {
             Some(_) => "not judged",
@@ -331,6 +361,7 @@ fn changes(a: &Cell, b: Option<&Cell>) -> Vec<Change> {
                 unit: metric.unit,
                 better: metric.better,
                 errors: estimates.map(|estimate| estimate.map(|estimate| estimate.error)),
+                level: SIGNIFICANCE,
             }
         })
         .filter(|change| change.a.is_some() || change.b.is_some())
@@ -449,11 +480,8 @@ static METRICS: [Metric; 17] = [
         |i| of(i.response, |l| l.p99_us),
     ),
     Metric::latency("response p99.9", |c| response(c).p99_9_us, untested),
-    Metric::latency(
-        "response max",
-        |c| response(c).max_us,
-        |i| of(i.response, |l| l.max_us),
-    ),
+    // One value of many says nothing of the next one.
+    Metric::latency("response max", |c| response(c).max_us, untested),
     Metric::latency(
         "one-way mean",
         |c| one_way(c).mean_us,
@@ -470,11 +498,7 @@ static METRICS: [Metric; 17] = [
         |i| of(i.one_way, |l| l.p99_us),
     ),
     Metric::latency("one-way p99.9", |c| one_way(c).p99_9_us, untested),
-    Metric::latency(
-        "one-way max",
-        |c| one_way(c).max_us,
-        |i| of(i.one_way, |l| l.max_us),
-    ),
+    Metric::latency("one-way max", |c| one_way(c).max_us, untested),
     Metric::latency(
         "service p99",
         |cell| Quantiles::of(&cell.latency.service).p99_us,
@@ -505,6 +529,7 @@ fn p_text(p: f64) -> String {
     }
 }
 
+const SHORT: &str = "not judged, because there are fewer than four whole seconds";
 /// How far an interval may be from a second: a worker closes one when it gets to it.
 const LENGTH_SLACK_S: f64 = 0.1;
 /// How far the last whole interval may reach beyond the end of the sending.

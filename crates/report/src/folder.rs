@@ -77,17 +77,23 @@ fn partial(path: &Path) -> PathBuf {
     PathBuf::from(partial)
 }
 
-/// Makes a file and takes it away again.
+/// Makes a file and takes it away again; one that is there is only opened.
 fn probe(path: &Path) -> io::Result<()> {
-    OpenOptions::new().append(true).create(true).open(path)?;
-    // Not the link that may lead to it.
-    fs::remove_file(fs::canonicalize(path)?)
+    match OpenOptions::new().append(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            OpenOptions::new().append(true).create(true).open(path)?;
+            // Not the link that may lead to it.
+            fs::remove_file(fs::canonicalize(path)?)
+        }
+        other => other.map(drop),
+    }
 }
 
 /// Draws everything into `folder`, which is made if need be: `index.html`, `report.md`,
 /// `summary.txt`, `junit.xml`, `plots/*.svg` and `*.png`, and `cells/<cell>/report.md` of each of
 /// several cells. Gives the path of the page.
 pub fn render_all(run: &Run, folder: &Path) -> Result<PathBuf, RunError> {
+    check_ours(folder)?;
     let plot_folder = folder.join("plots");
     fs::create_dir_all(&plot_folder).map_err(|error| unwritable(&plot_folder, &error))?;
     write(
@@ -103,6 +109,23 @@ pub fn render_all(run: &Run, folder: &Path) -> Result<PathBuf, RunError> {
     let page = folder.join("index.html");
     write(&page, html(run).as_bytes())?;
     Ok(page)
+}
+
+/// Refuses to take the place of files that somebody else has made.
+fn check_ours(folder: &Path) -> Result<(), RunError> {
+    for (name, mark) in OUR_MARKS {
+        let path = folder.join(name);
+        let text = fs::read(&path).unwrap_or_default();
+        if !text.is_empty() && !String::from_utf8_lossy(&text).contains(mark) {
+            let file = path.display().to_string();
+            let sentence = "it is there and no report of ours: give another folder with --out";
+            return Err(RunError {
+                file,
+                problem: RunProblem::Unwritable(sentence.to_owned()),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Writes the report of each of several cells into `cells/<cell>/report.md` of `folder`.
@@ -203,6 +226,12 @@ fn unwritable(path: &Path, error: &io::Error) -> RunError {
     }
 }
 
+/// What each of them has in it, whatever was measured.
+const OUR_MARKS: [(&str, &str); 3] = [
+    ("index.html", "moonwire"),
+    ("report.md", "## How to read this"),
+    ("junit.xml", "command line"),
+];
 /// Of an SVG, enough to have the attributes of its root.
 const HEAD_BYTES: u64 = 512;
 /// Sharp enough for a page, and small enough to keep with the results.

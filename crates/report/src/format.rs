@@ -171,6 +171,17 @@ pub(crate) fn in_markdown(text: &str) -> String {
     safe
 }
 
+/// A text of several lines as a block of code in Markdown, whatever is in it.
+pub(crate) fn fenced(language: &str, text: &str) -> String {
+    let runs = text.split(|character| character != '`').map(str::len);
+    // A fence is longer than any line of backticks in it.
+    let longest = runs.max().unwrap_or(0);
+    let fence = "`".repeat(FENCE_MIN.max(longest + 1));
+    format!("{fence}{language}\n{text}\n{fence}\n")
+}
+
+const FENCE_MIN: usize = 3;
+
 /// A command line as a shell would read it back.
 pub(crate) fn command_line(arguments: &[String]) -> String {
     let plain = |argument: &str| {

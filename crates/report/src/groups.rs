@@ -181,10 +181,15 @@ pub(crate) fn plural(count: u64, noun: &str, ending: &str) -> String {
     format!("{} {noun}", format::count(count))
 }
 
+/// Who was measured and under which load, but for the clients; nothing of what was found.
 fn common(cell: &Cell) -> (Option<Contest>, Parameters) {
-    let contest = cell.contest.clone().map(|contest| Contest {
-        connections: 0,
-        ..contest
+    let contest = cell.contest.as_ref().map(|contest| Contest {
+        contestant: contest.contestant.clone(),
+        tls: contest.tls,
+        round: contest.round,
+        nominal_bytes: contest.nominal_bytes,
+        backend: contest.backend.clone(),
+        ..Contest::default()
     });
     let parameters = Parameters {
         clients: 0,

@@ -52,9 +52,13 @@ pub enum GrowthVerdict {
 }
 
 impl Growth {
-    /// What the seconds of a cell say; `None` where memory was not looked at or for too short.
+    /// What the seconds of a cell say; `None` where memory was not looked at or for too short, or
+    /// connections were still being added.
     pub fn of(cell: &Cell) -> Option<Self> {
         let intervals = counted(cell);
+        if are_more_and_more(intervals) {
+            return None;
+        }
         let total = |count: fn(&Interval) -> u64| -> u64 { intervals.iter().map(count).sum() };
         let (sent, opened) = (total(|it| it.sent), total(|it| it.opened));
         let per = match (sent, opened) {
@@ -145,6 +149,13 @@ fn counted(cell: &Cell) -> &[Interval] {
     &whole[whole.len() / 4..]
 }
 
+/// Whether connections are still being added: what they need is no leak.
+fn are_more_and_more(intervals: &[Interval]) -> bool {
+    let (first, last) = (intervals.first(), intervals.last());
+    let both = first.zip(last).map(|(a, b)| (a.connected, b.connected));
+    both.is_some_and(|(first, last)| last as f64 > first as f64 * CONNECTED_GROWTH_MAX)
+}
+
 /// Memory over what has happened until then.
 fn points(intervals: &[Interval], per: Per) -> Vec<(f64, f64)> {
     let mut x = 0.0;
@@ -161,6 +172,8 @@ fn points(intervals: &[Interval], per: Per) -> Vec<(f64, f64)> {
 
 /// Of those that count: a shorter run says nothing about a leak.
 const SECONDS_MIN: usize = 45;
+/// A few that come back after a loss are no ramp.
+const CONNECTED_GROWTH_MAX: f64 = 1.05;
 /// Less is a few pages here and there, whatever its cause.
 const RISE_BYTES_MIN: f64 = 1_048_576.0;
 /// With fewer messages for each connection than this, growth is told for connections.
@@ -231,6 +244,23 @@ mod tests {
             found.to_string().contains("200 [200, 200] B a connection"),
             "{found}"
         );
+    }
+
+    #[test]
+    fn connections_that_are_added_are_no_leak() {
+        let interval = |second: u64| Interval {
+            length_s: 1.0,
+            sent: 1000,
+            opened: 100,
+            connected: second * 100,
+            server_rss_bytes: Some(second * 200_000),
+            ..Interval::default()
+        };
+        let cell = Cell {
+            intervals: (0..100).map(interval).collect(),
+            ..Cell::default()
+        };
+        assert_eq!(Growth::of(&cell), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::cell::Cell;
 use crate::environment::Threshold;
 use crate::format::{self, escaped};
 use crate::groups::{clients, described};
-use crate::run::Run;
+use crate::run::{INTERRUPTED, Run};
 use crate::sentences;
 use crate::verdict::Verdict;
 
@@ -106,8 +106,10 @@ fn cell_cases(cell: &Cell) -> Vec<Case> {
         (Verdict::Valid, None) => Outcome::Passed(String::new()),
         (Verdict::Suspect, None) => Outcome::Passed(format!("SUSPECT: {}", reasons().join("; "))),
     };
+    let is_cut = contest.is_some() && cell.ended_early.as_deref() == Some(INTERRUPTED);
     let threshold = |it: &Threshold| {
         let outcome = match it.passed {
+            _ if is_cut => Outcome::Skipped(INTERRUPTED.to_owned()),
             true => Outcome::Passed(format!("found {}", it.actual)),
             false => Outcome::Failed(format!("{} failed, found {}", it.expression, it.actual)),
         };

@@ -52,6 +52,7 @@ mod run;
 #[cfg(test)]
 mod sample;
 mod schema;
+mod secrets;
 mod sentences;
 mod spikes;
 mod stage;
@@ -98,6 +99,7 @@ pub use crate::quantiles::Quantiles;
 pub use crate::replies::{Reply, ReplyWriter};
 pub use crate::run::{Content, INTERRUPTED, Run, RunError, RunProblem};
 pub use crate::schema::schema;
+pub use crate::secrets::{header_value_shown, without_secrets};
 pub use crate::stage::Stage;
 pub use crate::summary::{Style, objection, summary};
 pub use crate::time_block::TimeBlock;

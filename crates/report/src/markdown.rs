@@ -23,7 +23,7 @@ pub fn markdown(run: &Run) -> String {
     }
     if !run.environment.command_line.is_empty() {
         let line = format::command_line(&run.environment.command_line);
-        text.push_str(&format!("\n```sh\n{line}\n```\n"));
+        text.push_str(&format!("\n{}", format::fenced("sh", &line)));
     }
     match &run.rules {
         Some(rules) => text.push_str(&battle(run, rules)),

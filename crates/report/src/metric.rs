@@ -198,7 +198,9 @@ impl Metric {
     /// What is said where it has no value.
     pub fn missing(self) -> &'static str {
         match self {
-            Self::Figure(Figure::Leaks) => "no answer: it takes a minute of load to tell",
+            Self::Figure(Figure::Leaks) => {
+                "no answer: it takes a minute of load on as many connections to tell"
+            }
             Self::Latency(..) | Self::Figure(_) => "no sample",
         }
     }

@@ -43,8 +43,8 @@ pub fn run_details(run: &Run) -> String {
         .map(|(name, value)| format!("{name}: {value}"))
         .collect();
     format!(
-        "\n<details><summary>Command and environment</summary>\n\n```sh\n{line}\n```\n\n{}\n\n\
-         </details>\n",
+        "\n<details><summary>Command and environment</summary>\n\n{}\n{}\n\n</details>\n",
+        format::fenced("sh", &line),
         // Versions name the home pages of their projects, which would become links.
         format::escaped(&environment.join("; ").replace("https://", ""))
     )

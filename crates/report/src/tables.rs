@@ -282,6 +282,10 @@ pub(crate) fn interval_table(cell: &Cell) -> Table {
         row.push(rss_bytes.map_or_else(dash, |bytes| format::bytes(bytes as f64)));
         table.row(row);
     }
+    let more = cell.intervals.len().saturating_sub(INTERVAL_ROWS_MAX);
+    if more > 0 {
+        table.row([format!("and {} more", format::count(more as u64))]);
+    }
     table
 }
 

@@ -58,6 +58,9 @@ pub(super) fn search(
                 found.capacity.highest = answer.highest;
                 found.capacity.lowest_failed = answer.lowest_failed;
                 found.capacity.is_confirmed = answer.is_confirmed;
+                if answer.lowest_failed.is_none() {
+                    found.capacity.limit = None;
+                }
                 break;
             }
         };
@@ -73,6 +76,8 @@ pub(super) fn search(
             let last = failure.map_or_else(|| "it was interrupted".to_owned(), |it| it.reason);
             found.capacity.limit = Some(format!("the search did not end: {last}"));
             found.capacity.highest = search.highest();
+            // A load that ends a server is one that it does not stand.
+            found.capacity.lowest_failed = has_died.then_some(value);
             break;
         }
         search.tell(step, failure.is_none());
@@ -82,9 +87,6 @@ pub(super) fn search(
         }
         // What the last load left in the contestant is its to finish.
         std::thread::sleep(SETTLE);
-    }
-    if found.capacity.lowest_failed.is_none() && !site.is_stopped() {
-        found.capacity.limit = None;
     }
     let stopped = site.end(stack)?;
     for objection in cell::objections(&stopped) {

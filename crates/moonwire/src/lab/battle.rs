@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Error, Result};
+use anyhow::{Context, Error, Result, bail};
 use moonwire_lab::{
-    AgentTarget, BattleEvent, BattlePlace, BattleSpec, Kind, LabScenario, Roster, Token, battle,
-    peers_folder,
+    AgentTarget, BattleEvent, BattlePlace, BattleSpec, Contestant, Kind, LabScenario, Roster,
+    Token, battle, peers_folder,
 };
 
 use moonwire_report::{Cell, Run};
@@ -54,24 +54,32 @@ fn run(scenario: LabScenario, args: &BattleArgs, roster: &Roster) -> Result<Exit
 }
 
 /// Whether a threshold was not kept. A search goes beyond them on purpose: it has failed where no
-/// load kept them.
+/// load kept them and that was the contestant's fault, or where the contestant died.
 fn has_failed(run: &Run) -> bool {
-    let broken = |cell: &Cell| cell.thresholds.iter().any(|it| !it.passed);
+    let is_broken = |cell: &Cell| cell.thresholds.iter().any(|it| !it.passed);
+    let is_dead = |cell: &Cell| cell.server.as_ref().is_some_and(|it| it.died.is_some());
+    let mut searches = run.capacities.iter();
     match run.capacities.is_empty() {
-        true => run.cells().iter().any(broken),
-        false => run.capacities.iter().any(|it| it.highest.is_none()),
+        true => run.cells().iter().any(is_broken),
+        false => {
+            let has_none = searches.any(|it| it.highest.is_none() && it.limit.is_none());
+            has_none || run.cells().iter().any(is_dead)
+        }
     }
 }
 
 fn spec(scenario: LabScenario, args: &BattleArgs, roster: &Roster) -> Result<BattleSpec> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let contestants = roster.participants(&scenario.contestants);
+    let contestants = roster
+        .participants(&scenario.contestants)
+        .map_err(Error::msg)?;
+    check_control(&scenario, args, &contestants)?;
     let backend = roster.one(Kind::Server, &scenario.backend);
     let clients = scenario.cross_check.iter();
     let clients: Result<Vec<_>, String> =
         clients.map(|name| roster.one(Kind::Client, name)).collect();
     Ok(BattleSpec {
-        contestants: contestants.map_err(Error::msg)?,
+        contestants,
         backend: backend.map_err(Error::msg)?,
         clients: clients.map_err(Error::msg)?,
         agent: agent(&scenario)?,
@@ -83,6 +91,23 @@ fn spec(scenario: LabScenario, args: &BattleArgs, roster: &Roster) -> Result<Bat
         seed: scenario.seed.unwrap_or_else(seed_default),
         scenario,
     })
+}
+
+/// A control that somebody has asked for takes part. That of a file may have been left out.
+fn check_control(
+    scenario: &LabScenario,
+    args: &BattleArgs,
+    contestants: &[Contestant],
+) -> Result<()> {
+    let is_asked_for = args.knobs.0.iter().any(|(name, _)| name == "control");
+    let names: Vec<String> = contestants.iter().map(Contestant::name).collect();
+    match &scenario.rules.control {
+        Some(control) if is_asked_for && !names.contains(control) => bail!(
+            "--control: '{control}' does not take part: give one of {}",
+            names.join(", ")
+        ),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// The agent that starts the contestants, if one does. What is secret is in no flag.

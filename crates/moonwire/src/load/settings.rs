@@ -154,6 +154,13 @@ fn stagger(args: &PacingArgs, pacing: &Pacing) -> Option<Duration> {
 
 fn pacing(args: &PacingArgs) -> Result<Pacing> {
     let in_flight = args.in_flight.map(|limit| small(limit, "-p")).transpose()?;
+    let arrival = match args.poisson {
+        true if args.rate.is_none() && args.stages.is_none() => {
+            bail!("--poisson spreads the messages of a rate: give -q or --stages, too")
+        }
+        true => Arrival::Poisson,
+        false => Arrival::Constant,
+    };
     if args.hold {
         return Ok(Pacing::Hold);
     }
@@ -168,13 +175,6 @@ fn pacing(args: &PacingArgs) -> Result<Pacing> {
             in_flight,
         });
     }
-    let arrival = match args.poisson {
-        true if args.rate.is_none() && args.stages.is_none() => {
-            bail!("--poisson spreads the messages of a rate: give -q or --stages, too")
-        }
-        true => Arrival::Poisson,
-        false => Arrival::Constant,
-    };
     if let Some(stages) = &args.stages {
         let stages = RateStages::parse(stages, args.rate.unwrap_or(0.0));
         return Ok(Pacing::Stages {

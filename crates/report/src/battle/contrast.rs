@@ -22,6 +22,9 @@ pub struct Contrast {
     title: String,
     sections: Vec<Section>,
     remarks: Vec<String>,
+    /// What A has and B has not; a clause each.
+    #[serde(skip)]
+    only_in_a: Vec<String>,
 }
 
 /// One contestant under one load in both.
@@ -51,6 +54,9 @@ struct Difference {
     /// No round of either had 0.
     #[serde(skip)]
     has_ratio: bool,
+    /// All rounds of both had the same.
+    #[serde(skip)]
+    is_same: bool,
     #[serde(skip)]
     unit: Option<Metric>,
 }
@@ -84,19 +90,26 @@ pub fn contrast(a: &Run, b: &Run) -> Option<Contrast> {
         title: format!("A = {}, B = {}", sentences::title(a), sentences::title(b)),
         sections: Vec::new(),
         remarks: Vec::new(),
+        only_in_a: Vec::new(),
     };
     let mut pairs = Vec::new();
     for field in &fields[0] {
         let title = field.title();
         let Some(other) = fields[1].iter().find(|it| it.common() == field.common()) else {
-            contrast.remarks.push(format!("{title}: it is in A only"));
+            contrast.only_in_a.push(format!("{title}: it is in A only"));
             continue;
         };
         let standings =
             [(field, a), (other, b)].map(|(it, run)| it.standings(run.environment.seed));
         contrast.remark_on(&title, &standings);
+        contrast.note_missing(&title, &standings);
         pairs.push((title, standings));
     }
+    let is_new = |field: &&Field<'_>| fields[0].iter().all(|it| it.common() != field.common());
+    let new = fields[1].iter().filter(is_new);
+    let new = new.map(|field| format!("{}: it is in B only", field.title()));
+    contrast.remarks.extend(new);
+    contrast.remarks.extend(contrast.only_in_a.clone());
     let partners: Vec<(String, Pair<'_>)> = pairs
         .iter()
         .flat_map(|(title, [a, b])| of_both(title, a, b))
@@ -157,6 +170,7 @@ fn section(title: String, pair: Pair<'_>, metrics: &[Metric], resolve: f64, alph
                     rounds: [a.len(), b.len()],
                     medians: [&a, &b].map(|values| middle(values)),
                     has_ratio: ratios.is_some(),
+                    is_same: is_same(&a, &b),
                     change: ratios
                         .and_then(|(a, b)| ranks::shift(&a, &b, alpha))
                         .map(|shift| Change::of(&shift, metric)),
@@ -165,6 +179,13 @@ fn section(title: String, pair: Pair<'_>, metrics: &[Metric], resolve: f64, alph
             })
             .collect(),
     }
+}
+
+/// Whether there is one value alone, in as many rounds as there are.
+fn is_same(a: &[f64], b: &[f64]) -> bool {
+    let mut all = a.iter().chain(b);
+    let first = a.first().filter(|_| !b.is_empty());
+    first.is_some_and(|first| all.all(|it| it == first))
 }
 
 fn in_order(mut values: Vec<f64>) -> Vec<f64> {
@@ -191,7 +212,7 @@ impl Change {
             high: shift.high.exp_m1(),
             cliffs_delta: shift.cliffs_delta(),
             is_told: shift.is_told(),
-            is_worse: (shift.estimate < 0.0) == metric.is_better_high(),
+            is_worse: shift.estimate != 0.0 && (shift.estimate < 0.0) == metric.is_better_high(),
         }
     }
 }
@@ -238,17 +259,16 @@ impl Contrast {
     pub fn unjudged(&self) -> Vec<String> {
         let clause = |section: &Section| {
             let primary = section.metrics.iter().find(|it| it.is_primary)?;
-            let [a, b] = primary.medians;
-            let is_same = a.is_some() && a == b;
             let ([a, b], why) = (primary.rounds, primary.verdict());
-            (primary.change.is_none() && !is_same).then(|| {
+            (primary.change.is_none() && !primary.is_same).then(|| {
                 format!(
                     "not judged: {}: {}: {why} ({a} and {b} are ranked)",
                     section.title, primary.metric
                 )
             })
         };
-        self.sections.iter().filter_map(clause).collect()
+        let judged_not = self.sections.iter().filter_map(clause);
+        judged_not.chain(self.only_in_a.iter().cloned()).collect()
     }
 
     /// As text for a terminal: what may be long comes last.
@@ -327,6 +347,18 @@ impl Contrast {
             text.push_str(&format!("\n{}\n", section.sentence()));
         }
         text + &format!("\n{METHOD}\n\n</details>\n")
+    }
+
+    /// Takes note of contestants that B does not have.
+    fn note_missing(&mut self, title: &str, [a, b]: &[Vec<Standing<'_>>; 2]) {
+        if a.len() == 1 && b.len() == 1 {
+            return;
+        }
+        let is_in_b = |name: &str| b.iter().any(|it| it.contestant() == name);
+        let missing = a.iter().map(Standing::contestant);
+        let missing = missing.filter(|name| !is_in_b(name));
+        let clauses = missing.map(|name| format!("{name}: {title}: it is in A only"));
+        self.only_in_a.extend(clauses);
     }
 
     fn remark_on(&mut self, title: &str, standings: &[Vec<Standing<'_>>; 2]) {

@@ -140,37 +140,48 @@ impl<'a> Ranking<'a> {
             return Some(objection.to_string());
         }
         let place = self.places.iter().find(|it| it.contestant == contestant)?;
-        let best = &self.places[0];
-        let rival = match best.contestant == contestant {
-            true => self.places.get(1),
-            false => Some(best),
+        let [best, others @ ..] = self.places.as_slice() else {
+            return None;
         };
-        let Some(rival) = rival else {
+        if others.is_empty() {
             return Some("nobody to compare with".to_owned());
+        }
+        let rival = match best.contestant == contestant {
+            true => self.rival(),
+            false => Some(best).filter(|best| !self.is_told(place, best)),
         };
-        let is_told = self.shift(place, rival).is_some_and(|it| it.is_told());
-        Some(match (is_told, best.contestant == contestant) {
-            (true, true) => "winner".to_owned(),
-            (true, false) => format!("behind {}", best.contestant),
-            (false, _) => {
-                let rival = rival.contestant;
-                format!("cannot be told apart from {rival}{}", self.more_rounds())
-            }
+        Some(match (rival, best.contestant == contestant) {
+            (None, true) => "winner".to_owned(),
+            (None, false) => format!("behind {}", best.contestant),
+            (Some(rival), _) => format!(
+                "cannot be told apart from {}{}",
+                rival.contestant,
+                self.more_rounds(place, rival)
+            ),
         })
     }
 
     /// Who is ahead of all others, and not by chance.
     pub(super) fn winner(&self) -> Option<&'a str> {
-        let [best, second, ..] = self.places.as_slice() else {
+        let [best, _, ..] = self.places.as_slice() else {
             return None;
         };
-        let shift = self.shift(best, second)?;
-        shift.is_told().then_some(best.contestant)
+        self.rival().is_none().then_some(best.contestant)
     }
 
-    /// How many more rounds would tell what is to be told.
-    fn more_rounds(&self) -> String {
-        let samples: Vec<&[f64]> = self.places.iter().map(|it| it.logs.as_slice()).collect();
+    /// The first of those from which the best cannot be told apart; it need not be the next one.
+    fn rival(&self) -> Option<&Place<'a>> {
+        let (best, others) = self.places.split_first()?;
+        others.iter().find(|other| !self.is_told(best, other))
+    }
+
+    fn is_told(&self, one: &Place<'_>, other: &Place<'_>) -> bool {
+        self.shift(one, other).is_some_and(|it| it.is_told())
+    }
+
+    /// How many more rounds of these two would tell what is to be told.
+    fn more_rounds(&self, one: &Place<'_>, other: &Place<'_>) -> String {
+        let samples = [one.logs.as_slice(), other.logs.as_slice()];
         let fewest = samples.iter().map(|sample| sample.len()).min().unwrap_or(0) as u64;
         let resolve = format::percent(self.resolve);
         match rounds_needed(&samples, self.resolve.ln_1p(), self.alpha) {
@@ -191,22 +202,23 @@ impl<'a> Ranking<'a> {
                 true => "highest",
                 false => "lowest",
             };
-            sentences.push(match self.shift(best, second).filter(Shift::is_told) {
-                Some(shift) => format!(
+            let shift = self.shift(best, second);
+            sentences.push(match (self.rival(), shift) {
+                (None, Some(shift)) => format!(
                     "{name} has the {by} {}: {} beside {next}, the next.",
                     self.metric,
                     percent(-shift.estimate)
                 ),
-                None => format!(
-                    "There is no winner: {name} and {next} cannot be told apart by {}.",
+                (rival, _) => format!(
+                    "There is no winner: {name} and {} cannot be told apart by {}.",
+                    rival.map_or(next, |rival| rival.contestant),
                     self.metric
                 ),
             });
         }
-        let samples: Vec<&[f64]> = self.places.iter().map(|it| it.logs.as_slice()).collect();
-        let shift = (1.0 + self.resolve).ln();
-        if let Some(needed) = rounds_needed(&samples, shift, self.alpha) {
-            let fewest = samples.iter().map(|sample| sample.len()).min().unwrap_or(0) as u64;
+        if let Some(needed) = self.rounds_for_all() {
+            let fewest = self.places.iter().map(|it| it.logs.len()).min();
+            let fewest = fewest.unwrap_or(0) as u64;
             let more = match needed.saturating_sub(fewest) {
                 0 => "there are as many".to_owned(),
                 more => format!("{} more than there are", format::count(more)),
@@ -225,6 +237,17 @@ impl<'a> Ranking<'a> {
             ));
         }
         sentences
+    }
+
+    /// Rounds that tell any two of them, so those of the two that scatter most.
+    fn rounds_for_all(&self) -> Option<u64> {
+        let shift = self.resolve.ln_1p();
+        let pairs = self.places.iter().enumerate().flat_map(|(index, one)| {
+            let others = self.places[index + 1..].iter();
+            others.map(move |other| [one.logs.as_slice(), other.logs.as_slice()])
+        });
+        let needed = pairs.map(|pair| rounds_needed(&pair, shift, self.alpha));
+        needed.max().flatten()
     }
 
     fn control_place(&self) -> Option<&Place<'a>> {
@@ -364,6 +387,45 @@ mod tests {
         assert_eq!(ranking.verdict("a").unwrap(), expected);
         assert!(ranking.table().to_text().contains(expected));
         assert!(!ranking.sentences().join(" ").contains("Fewer than"));
+    }
+
+    #[test]
+    fn who_cannot_be_told_from_one_of_all_has_not_won() {
+        let mut run = tests::run(&[("a", 2.0), ("b", 2.2), ("c", 2.3)], 8);
+        let Content::Bench(cells) = &mut run.content else {
+            panic!("a bench")
+        };
+        // The rounds of the last one are everywhere.
+        let of_c = cells.iter_mut().filter(|cell| {
+            let contest = cell.contest.as_ref();
+            contest.is_some_and(|it| it.contestant == "c")
+        });
+        for (round, cell) in of_c.enumerate() {
+            let mut response = crate::histogram::Histogram::new();
+            let value_ns = [1.0, 2.35, 9.0, 2.3, 1.2, 8.0, 2.31, 1.5][round % 8] * 1e6;
+            response.record_n(value_ns as u64, 1000);
+            cell.latency.response = response;
+        }
+        let rules = tests::rules();
+        let field = &Field::all(&run)[0];
+        let standings = field.standings(1);
+        let standings: Vec<_> = standings.iter().collect();
+        let metric = Metric::parse("response.p50").unwrap();
+        let ranking = Ranking::of(&standings, metric, &rules);
+        assert_eq!(ranking.places[2].contestant, "c");
+        assert_eq!(ranking.winner(), None);
+        let verdict = ranking.verdict("a").unwrap();
+        assert!(
+            verdict.starts_with("cannot be told apart from c: "),
+            "{verdict}"
+        );
+        assert!(verdict.contains("more rounds would tell"), "{verdict}");
+        assert_eq!(ranking.verdict("b").unwrap(), "behind a");
+        let sentence = &ranking.sentences()[0];
+        assert!(
+            sentence.contains("a and c cannot be told apart"),
+            "{sentence}"
+        );
     }
 
     #[test]

@@ -33,12 +33,21 @@ pub(super) fn sections(fields: &[Field<'_>], seed: u64) -> Vec<Section> {
 
 fn table(plain: &[Standing<'_>], secure: &[Standing<'_>]) -> Table {
     let mut table = Table::new(["contestant", "", "ws", "wss", "wss beside ws"]);
-    for one in plain {
-        let Some(other) = secure.iter().find(|it| it.contestant() == one.contestant()) else {
-            continue;
-        };
+    let pairs = plain.iter().filter_map(|one| {
+        let other = secure
+            .iter()
+            .find(|it| it.contestant() == one.contestant())?;
+        Some((one, other))
+    });
+    let pairs: Vec<_> = pairs.collect();
+    // The intervals of one table hold together.
+    let alpha = ALPHA / (pairs.len() * FIGURES.len()).max(1) as f64;
+    for (one, other) in pairs {
+        // A round is not compared with a part of one.
+        let of_blocks = [one, other].map(|it| it.ranked().count() < ROUNDS_MIN);
+        let is_of_blocks = of_blocks.contains(&true);
         for figure in FIGURES {
-            let values = [one, other].map(|standing| figure.samples(standing));
+            let values = [one, other].map(|standing| figure.samples(standing, is_of_blocks));
             let [Some(ws), Some(wss)] = [0, 1].map(|side: usize| middle(&values[side])) else {
                 continue;
             };
@@ -47,7 +56,7 @@ fn table(plain: &[Standing<'_>], secure: &[Standing<'_>]) -> Table {
                 figure.name.to_owned(),
                 (figure.quantity)(ws.exp()),
                 (figure.quantity)(wss.exp()),
-                difference(&values[0], &values[1]),
+                difference(&values[0], &values[1], alpha, is_of_blocks),
             ]);
         }
     }
@@ -59,16 +68,21 @@ fn middle(sorted: &[f64]) -> Option<f64> {
 }
 
 /// How the logarithms of two samples differ.
-fn difference(ws: &[f64], wss: &[f64]) -> String {
+fn difference(ws: &[f64], wss: &[f64], alpha: f64, is_of_blocks: bool) -> String {
     let percent = |log: f64| format!("{:+.1} %", log.exp_m1() * 100.0);
-    match ranks::shift(ws, wss, ALPHA) {
+    let scope = if is_of_blocks {
+        ", within these runs"
+    } else {
+        ""
+    };
+    match ranks::shift(ws, wss, alpha) {
         None => "too few rounds and too short ones".to_owned(),
         Some(shift) => {
             let interval = format!("[{}, {}]", percent(shift.low), percent(shift.high));
             let delta = format::delta(shift.cliffs_delta());
             match shift.is_told() {
-                true => format!("{} {interval}, {delta}", percent(shift.estimate)),
-                false => format!("cannot be told apart {interval}, {delta}"),
+                true => format!("{} {interval}, {delta}{scope}", percent(shift.estimate)),
+                false => format!("cannot be told apart {interval}, {delta}{scope}"),
             }
         }
     }
@@ -99,16 +113,15 @@ const FIGURES: [Figure; 2] = [
 ];
 
 impl Figure {
-    /// The logarithms of its values, in order: of the rounds, or of blocks of time where there are
-    /// too few rounds.
-    fn samples(&self, standing: &Standing<'_>) -> Vec<f64> {
+    /// The logarithms of its values, in order: of the rounds, or of blocks of time in them.
+    fn samples(&self, standing: &Standing<'_>, is_of_blocks: bool) -> Vec<f64> {
         let cells: Vec<&Cell> = standing.ranked().collect();
-        let values: Vec<f64> = match cells.len() >= ROUNDS_MIN {
-            true => cells
+        let values: Vec<f64> = match is_of_blocks {
+            false => cells
                 .iter()
                 .filter_map(|cell| (self.of_cell)(cell))
                 .collect(),
-            false => cells
+            true => cells
                 .iter()
                 .flat_map(|cell| blocks(cell))
                 .filter_map(|sums| (self.of_block)(&sums))
@@ -156,8 +169,8 @@ const ROUNDS_MIN: usize = 4;
 const BLOCKS: usize = 30;
 const BLOCK_S_MIN: usize = 10;
 const METHOD: &str = "The difference is the median over all pairs of a round over wss and one over \
-    ws, with the interval of 95 % of the test of Mann and Whitney; with fewer than 4 rounds, of \
-    blocks of at least 10 s of them.";
+    ws, with the interval of the test of Mann and Whitney, 95 % for all of a table together; with \
+    fewer than 4 rounds, of blocks of at least 10 s of them.";
 const BLOCKS_ONLY: &str = "With fewer than 4 rounds the interval knows how these runs vary from \
     block to block, and not how another run would differ from them: more rounds would tell.";
 

@@ -27,13 +27,17 @@ pub(crate) struct Track {
 impl Timeline {
     /// The timeline as a complete SVG document.
     pub(crate) fn to_svg(&self) -> String {
-        let lines = self.subtitle.len() as f64;
+        let title_width = MARGIN_LEFT - MARGIN + WIDTH;
+        let subtitle = self.subtitle.iter();
+        let subtitle: Vec<String> = subtitle
+            .flat_map(|sentence| wrapped(sentence, title_width, ""))
+            .collect();
+        let lines = subtitle.len() as f64;
         let legend_height = if self.legend.is_empty() {
             0.0
         } else {
             LINE_HEIGHT
         };
-        let title_width = MARGIN_LEFT - MARGIN + WIDTH;
         let title = wrapped(&self.title, title_width / TITLE_WIDTH, "");
         let below_title = TITLE_HEIGHT + (title.len() - 1) as f64 * TITLE_LINE_HEIGHT;
         let head_height = below_title + lines * LINE_HEIGHT + legend_height;
@@ -49,7 +53,7 @@ impl Timeline {
             text(&mut svg, (left, y), "start", words, bold);
         }
         let faint = format!("fill=\"{FAINT_INK}\"");
-        for (line, sentence) in self.subtitle.iter().enumerate() {
+        for (line, sentence) in subtitle.iter().enumerate() {
             let y = below_title + 10.0 + line as f64 * LINE_HEIGHT;
             text(&mut svg, (left, y), "start", sentence, &faint);
         }

@@ -31,6 +31,9 @@ pub struct Change {
     pub(super) is_backed: bool,
     /// Standard errors of the interval values.
     pub(super) errors: [Option<f64>; 2],
+    /// Below this probability of chance it is called a change.
+    #[serde(skip)]
+    pub(super) level: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +53,15 @@ pub(super) enum Better {
 impl Change {
     /// True if the difference is unlikely to be chance.
     pub fn is_significant(&self) -> bool {
-        self.is_backed && self.p_value.is_some_and(|p| p < SIGNIFICANCE)
+        self.is_backed && self.p_value.is_some_and(|p| p < self.level)
+    }
+
+    /// Whether B has more of what nobody should have, by more than the share `bound`: messages are
+    /// not lost by chance.
+    pub(super) fn has_more_faults(&self, bound: f64) -> bool {
+        let is_fault = self.unit == Unit::Count && self.better == Better::Less;
+        let both = self.a.zip(self.b).filter(|_| is_fault);
+        both.is_some_and(|(a, b)| b > a * (1.0 + bound))
     }
 
     /// True if it is significant and for the worse.

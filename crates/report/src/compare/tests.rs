@@ -86,13 +86,13 @@ fn seconds_that_went_the_other_way_than_the_whole_judge_nothing() {
         panic!("a load")
     };
     // One second alone was bad, and all others were better than before.
-    cell.latency.response.record(90_000_000_000);
+    cell.latency.response.record_n(90_000_000_000, 1000);
     for interval in &mut cell.intervals {
         let latency = interval.response.as_mut().unwrap();
-        latency.max_us /= 10.0;
+        latency.p99_us /= 10.0;
     }
     let comparison = compare(&a, Some(&b));
-    let change = find(&comparison, "response max");
+    let change = find(&comparison, "response p99");
     assert!(change.relative.unwrap() > 1.0 && change.p_value.unwrap() < SIGNIFICANCE);
     assert!(
         !change.is_significant() && !change.is_regression(),
