@@ -122,6 +122,11 @@ impl DelayLine {
         self.packets.front().map(|packet| packet.release_ns)
     }
 
+    /// How long a packet that came at `now_ns` would queue for the bottleneck.
+    pub(crate) fn backlog_ns(&self, now_ns: u64) -> u64 {
+        self.wire_free_ns.saturating_sub(now_ns)
+    }
+
     /// Bytes in the line now.
     pub(crate) fn held_bytes(&self) -> usize {
         self.held_bytes
@@ -268,6 +273,22 @@ mod tests {
         }
         let releases: Vec<u64> = drain(&mut line, u64::MAX).iter().map(|out| out.2).collect();
         assert_eq!(releases, vec![21 * MS, 22 * MS, 23 * MS]);
+    }
+
+    #[test]
+    fn the_backlog_is_what_a_newcomer_queues_for_the_bottleneck() {
+        let mut delayed = DelayLine::new(&spec(), 1);
+        offer(&mut delayed, 0, 1000, 0);
+        assert_eq!(delayed.backlog_ns(0), 0, "a delay alone is no queue");
+        let spec = LinkSpec {
+            rate_bytes_per_s: Some(1_000_000),
+            ..spec()
+        };
+        let mut line = DelayLine::new(&spec, 1);
+        offer(&mut line, 0, 1000, 0);
+        offer(&mut line, 0, 1000, 0);
+        assert_eq!(line.backlog_ns(MS / 2), 3 * MS / 2);
+        assert_eq!(line.backlog_ns(3 * MS), 0);
     }
 
     #[test]

@@ -46,6 +46,12 @@ impl Forwarder {
             up: Lane::new(up, &client, &server),
             down: Lane::new(down, &server, &client),
             shared: Arc::clone(&shared),
+            has_bottleneck: spec.rate_bytes_per_s.is_some(),
+            work: Work {
+                looked_ns: now_ns(),
+                cpu_ns: 0,
+                is_much: false,
+            },
         };
         let cpus = spec.forwarder_cpus.clone();
         let (ready, started) = mpsc::channel();
@@ -135,6 +141,30 @@ struct Pump {
     up: Lane,
     down: Lane,
     shared: Arc<Shared>,
+    /// Whether the link has a rate.
+    has_bottleneck: bool,
+    work: Work,
+}
+
+/// How much of the processor this thread took of late.
+struct Work {
+    looked_ns: u64,
+    cpu_ns: u64,
+    is_much: bool,
+}
+
+impl Work {
+    fn look(&mut self, now_ns: u64) {
+        let passed_ns = now_ns.saturating_sub(self.looked_ns);
+        if passed_ns < LOOK_NS {
+            return;
+        }
+        let cpu = clock_gettime(ClockId::ThreadCPUTime);
+        let cpu_ns = cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64;
+        self.is_much = cpu_ns.saturating_sub(self.cpu_ns) > passed_ns / 2;
+        self.looked_ns = now_ns;
+        self.cpu_ns = cpu_ns;
+    }
 }
 
 impl Pump {
@@ -166,6 +196,26 @@ impl Pump {
             if down {
                 self.down.receive(&self.shared.down);
             }
+            self.gather();
+        }
+    }
+
+    /// Lets a few packets gather at a bottleneck: a wake-up for each costs several times what it
+    /// takes to forward it, and comes out of the server's processor. It is a small part of what
+    /// packets queue anyway, and counted as lateness. Where the wake-ups themselves keep this
+    /// thread busy, nothing would come to queue, and so they gather there too.
+    fn gather(&mut self) {
+        let now_ns = now_ns();
+        let backlog_ns = self.up.line.backlog_ns(now_ns);
+        let backlog_ns = backlog_ns.max(self.down.line.backlog_ns(now_ns));
+        self.work.look(now_ns);
+        let pause_ns = if self.has_bottleneck && self.work.is_much {
+            GATHER_NS_MAX
+        } else {
+            (backlog_ns / GATHER_PART).min(GATHER_NS_MAX)
+        };
+        if pause_ns >= GATHER_NS_MIN {
+            std::thread::sleep(Duration::from_nanos(pause_ns));
         }
     }
 
@@ -282,6 +332,16 @@ impl Lane {
 /// Packets per direction between two looks at the other tasks: at 5 microseconds each, 64 keep
 /// the other direction waiting 0.3 ms at most.
 const BATCH_PACKETS_MAX: usize = 64;
+
+/// Packets gather for this part of the time that a newcomer would queue for the bottleneck,
+const GATHER_PART: u64 = 64;
+/// at most for so long,
+const GATHER_NS_MAX: u64 = 100_000;
+/// and not at all where a sleep would cost more than it saves.
+const GATHER_NS_MIN: u64 = 20_000;
+
+/// Between two looks at what this thread took of the processor.
+const LOOK_NS: u64 = 10_000_000;
 
 /// A `poll` that took longer than this has slept.
 const SLEEP_NS_MIN: u64 = 10_000;
