@@ -29,6 +29,8 @@ pub(crate) use self::wire::{Lineup, Preparation, Prepared, Role};
 pub enum AgentError {
     /// It cannot listen.
     Listen(SocketAddr, io::Error),
+    /// There is no folder for the files of contestants.
+    Folder(io::Error),
     /// Anybody who reaches it could use it.
     Open(SocketAddr),
     /// Nobody answers.
@@ -59,6 +61,12 @@ impl fmt::Display for AgentError {
         match self {
             Self::Listen(address, error) => {
                 write!(to, "the agent cannot listen on {address}: {error}")
+            }
+            Self::Folder(error) => {
+                write!(
+                    to,
+                    "there is no folder for the files of contestants: {error}"
+                )
             }
             Self::Open(address) => write!(
                 to,

@@ -225,11 +225,12 @@ pub fn battle(
         match spec.scenario.search {
             None => {
                 let mut cell = site.cell(bout, &place, observer)?;
-                limit::hold_to(&run.ceilings, &mut cell);
+                site.hold_to(&run.ceilings, &mut cell);
                 cells.push(cell);
             }
             Some(plan) => {
-                let searched = capacity::search(&site, bout, plan, &place, observer)?;
+                let searched =
+                    capacity::search(&site, bout, plan, &run.ceilings, &place, observer)?;
                 cells.extend(searched.cells);
                 run.capacities.push(searched.capacity);
             }
@@ -243,7 +244,10 @@ pub fn battle(
             });
         }
         run.environment.elapsed_s = started.elapsed().as_secs_f64();
-        note_progress(&mut run, index + 1, planned);
+        // One that was cut short is not in it.
+        if !stop.load(Ordering::Relaxed) {
+            note_progress(&mut run, index + 1, planned);
+        }
         run.content = Content::Bench(cells.clone());
         keep(&folder, &mut run, &host)?;
     }
@@ -304,7 +308,7 @@ pub(crate) fn note_progress(run: &mut Run, done: usize, planned: usize) {
         0 => notes.remove(PARTIAL),
         left => notes.insert(
             PARTIAL.to_owned(),
-            format!("{done} of {planned} bouts are in it: {left} were still to come"),
+            format!("{done} of {planned} cells are in it: {left} were still to come"),
         ),
     };
 }
@@ -319,8 +323,11 @@ fn note_lost(run: &mut Run, host: &Host) -> Option<BattleError> {
 
 /// A result that is only a part says so.
 fn note_partial(run: &mut Run, planned: usize) {
-    let measured = run.cells().len();
-    let reason = format!("interrupted: {measured} of {planned} cells were begun");
+    let (begun, what) = match run.capacities.len() {
+        0 => (run.cells().len(), "cells"),
+        searches => (searches, "searches"),
+    };
+    let reason = format!("interrupted: {begun} of {planned} {what} were begun");
     let notes = &mut run.environment.notes;
     notes.insert(PARTIAL.to_owned(), reason.clone());
     if let Content::Bench(cells) = &mut run.content

@@ -19,6 +19,7 @@ use self::attempts::Attempts;
 use self::folder::ResultFolder;
 pub use self::plan::BenchSpec;
 use self::plan::{CellPlan, Cores};
+use crate::battle::note_progress;
 use crate::environment;
 use crate::idle_poll::IdlePoll;
 use crate::link::{IdleExchange, Link, LinkError, LinkKind, LinkSpec};
@@ -98,6 +99,7 @@ fn sweep(
 ) -> Result<(), BenchError> {
     let mut attempts = Attempts::new(site.spec.repeats);
     let mut cells = Vec::new();
+    note_progress(run, 0, plans.len());
     for (index, plan) in plans.iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
             break;
@@ -120,6 +122,10 @@ fn sweep(
         });
         cells.push(measured);
         run.environment.elapsed_s = started.elapsed().as_secs_f64();
+        // One that was cut short is not in it.
+        if !stop.load(Ordering::Relaxed) {
+            note_progress(run, index + 1, plans.len());
+        }
         run.content = Content::Bench(cells.clone());
         // After each cell, so that a machine that goes down leaves what was measured.
         site.folder.write_run(run)?;

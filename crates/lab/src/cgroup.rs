@@ -178,14 +178,12 @@ impl Drop for CpuGroup {
 }
 
 /// How long this process, with all that it has started, was made to wait by limits that others
-/// have set: of its groups that of the one that waited longest.
-pub(crate) fn own_throttling() -> Option<Throttling> {
-    let hierarchy = Hierarchy::of_this_process()?;
-    let groups = hierarchy.lineage();
-    let all = groups
-        .iter()
-        .filter_map(|group: &PathBuf| Throttling::read(group));
-    all.max_by_key(|throttling| throttling.throttled_ns)
+/// have set, of each of its groups.
+pub(crate) fn own_throttling() -> Vec<Throttling> {
+    let hierarchy = Hierarchy::of_this_process();
+    let groups = hierarchy.map_or_else(Vec::new, |it| it.lineage());
+    let all = groups.iter().filter_map(|group| Throttling::read(group));
+    all.collect()
 }
 
 /// A file of a group as its text.

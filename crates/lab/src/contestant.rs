@@ -13,10 +13,13 @@ mod template;
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
-use std::process::{Command, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use moonwire_load::TimeUnit;
+use rustix::process::{Pid, Signal};
 
 pub(crate) use self::certificate::{
     save, write as write_certificate, write_for as write_certificate_for,
@@ -27,7 +30,7 @@ pub use self::file::Kind;
 use self::file::{ContestantFile, Endpoint, TimeUnit as Unit, Variant};
 pub(crate) use self::metrics::{MetricsPage, Told};
 pub use self::roster::Roster;
-pub(crate) use self::running::{RunningContestant, StartError};
+pub(crate) use self::running::{RunningContestant, StartError, death_deadline};
 pub(crate) use self::stack::{RunningStack, StackSpec, StoppedStack};
 pub(crate) use self::template::{Errand, Surroundings};
 use crate::pauses::PauseLog;
@@ -150,7 +153,7 @@ impl Contestant {
         let mut command = Command::new(program);
         command.args(args).stdin(Stdio::null());
         command.envs(self.env(around));
-        let answer = command.output().ok();
+        let answer = output_of(command, VERSION_PATIENCE);
         let answer = answer.filter(|answer| answer.status.success());
         // Some programs tell it on standard error.
         let said = answer.and_then(|answer| {
@@ -270,6 +273,28 @@ impl Contestant {
 
 /// A virtual machine that is busy starts Node in a second or two.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What a program says that ends within a time, and is killed with all of its group otherwise.
+fn output_of(mut command: Command, patience: Duration) -> Option<Output> {
+    command.process_group(0);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().ok()?;
+    let pid = Pid::from_child(&child);
+    let (told, output) = mpsc::channel();
+    std::thread::spawn(move || {
+        // Nobody listens any more where it took too long.
+        let _ = told.send(child.wait_with_output());
+    });
+    let output = output.recv_timeout(patience);
+    if output.is_err() {
+        // The thread has not reaped it, or it has ended this moment.
+        let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+    }
+    output.ok()?.ok()
+}
+
+/// Some runtimes take seconds to start.
+const VERSION_PATIENCE: Duration = Duration::from_secs(20);
 
 #[cfg(test)]
 mod tests;

@@ -191,7 +191,10 @@ pub fn payload_doubling(
         };
         site.measure(bout, &steps, &mut place, &mut cells, observer)?;
         run.environment.elapsed_s = started.elapsed().as_secs_f64();
-        note_progress(&mut run, index + 1, bouts.len());
+        // One that was cut short is not in it.
+        if !stop.load(Ordering::Relaxed) {
+            note_progress(&mut run, index + 1, bouts.len());
+        }
         run.content = Content::Bench(cells.clone());
         // After each, so that a machine that goes down leaves what was measured.
         folder.write_run(&run)?;

@@ -54,8 +54,9 @@ impl Rations {
 pub(crate) struct Watch {
     /// Its own group; without, limits that others have set are looked at.
     group: Option<Arc<CpuGroup>>,
-    sending: Option<Throttling>,
-    closing: Option<Throttling>,
+    /// Of each group that the generator is in.
+    sending: Option<Vec<Throttling>>,
+    closing: Option<Vec<Throttling>>,
 }
 
 impl Watch {
@@ -75,17 +76,16 @@ impl Watch {
             Phase::Closing => &mut self.closing,
         };
         if begun.is_none() {
-            *begun = read(self.group.as_deref());
+            *begun = Some(read(self.group.as_deref()));
         }
     }
 
     /// Puts what it saw into the cell, and judges it.
     pub(crate) fn add_to(&self, cell: &mut Cell) {
-        let after = self.closing.or_else(|| read(self.group.as_deref()));
-        let throttled_ns = self.sending.zip(after).map(|(before, after)| {
-            let passed_ns = after.throttled_ns.saturating_sub(before.throttled_ns);
-            passed_ns as f64
-        });
+        let now = || read(self.group.as_deref());
+        let after = self.closing.clone().unwrap_or_else(now);
+        let before = self.sending.clone().unwrap_or_default();
+        let throttled_ns = longest_ns(&before, &after).map(|ns| ns as f64);
         cell.generator.cpu_limit = self.group.as_deref().map(CpuGroup::processors);
         let throttled_ms = throttled_ns.map(|ns| ns / 1e6);
         // Without a limit there is nothing to tell.
@@ -102,7 +102,7 @@ impl Watch {
             "the generator was the limit: {of_whom} had to wait for {throttled_ms:.0} ms while \
              messages were sent (throttling)"
         );
-        let share = throttled_share(cell.generator.throttled_ms, cell.rate.duration_s);
+        let share = generator_throttled_share(cell);
         let verdict = match share {
             Some(_) => Verdict::Invalid,
             None => Verdict::Suspect,
@@ -111,11 +111,24 @@ impl Watch {
     }
 }
 
-fn read(group: Option<&CpuGroup>) -> Option<Throttling> {
+fn read(group: Option<&CpuGroup>) -> Vec<Throttling> {
     match group {
-        Some(group) => group.throttling(),
+        Some(group) => group.throttling().into_iter().collect(),
         None => cgroup::own_throttling(),
     }
+}
+
+/// The wait of the group that waited longest between two looks at the same groups.
+fn longest_ns(before: &[Throttling], after: &[Throttling]) -> Option<u64> {
+    let waits = before.iter().zip(after);
+    let waits = waits.map(|(one, other)| other.throttled_ns.saturating_sub(one.throttled_ns));
+    waits.max()
+}
+
+/// The part of the time for which the generator's threads were kept waiting.
+pub(crate) fn generator_throttled_share(cell: &Cell) -> Option<f64> {
+    let threads = cell.generator.threads.max(1) as f64;
+    throttled_share(cell.generator.throttled_ms, cell.rate.duration_s * threads)
 }
 
 /// The part of the time for which a role was kept waiting by its limit, where that is more than
@@ -127,3 +140,32 @@ pub(crate) fn throttled_share(throttled_ms: Option<f64>, time_s: f64) -> Option<
 
 /// Of the time. Less is a pause or two, which the latencies show and the throughput does not.
 const THROTTLED_SHARE_MAX: f64 = 0.01;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn throttling(throttled_ns: u64) -> Throttling {
+        Throttling {
+            throttled_ns,
+            ..Throttling::default()
+        }
+    }
+
+    #[test]
+    fn the_wait_is_that_of_the_group_that_waited_meanwhile() {
+        let before = [throttling(1_000_000), throttling(5)];
+        let after = [throttling(1_000_000), throttling(905)];
+        assert_eq!(longest_ns(&before, &after), Some(900));
+        assert_eq!(longest_ns(&[], &after), None);
+    }
+
+    #[test]
+    fn the_wait_of_several_threads_is_shared_by_them() {
+        let mut cell = Cell::default();
+        cell.rate.duration_s = 2.0;
+        cell.generator.threads = 4;
+        cell.generator.throttled_ms = Some(4000.0);
+        assert_eq!(generator_throttled_share(&cell), Some(0.5));
+    }
+}

@@ -19,7 +19,7 @@ pub use self::processors::ProcessorTimes;
 use self::processors::ProcessorWatch;
 use self::record::Record;
 use crate::cgroup::{CpuGroup, Throttling};
-use crate::process::tree;
+use crate::process::tree::{self, Member};
 use crate::scheduling;
 
 /// One look at one or several processes, summed up.
@@ -309,9 +309,11 @@ impl Sampler {
     pub(crate) fn start_in(roots: &[i32], group: Option<Arc<CpuGroup>>, period: Duration) -> Self {
         let period = period.max(PERIOD_MIN);
         let (stop, stopped) = mpsc::channel();
-        let roots = roots.to_vec();
-        let mut pids = tree::pids(&roots);
-        let mut first = look(&pids, group.as_deref(), true);
+        let is_root = |member: &Member| roots.contains(&member.pid);
+        let members = tree::members(roots);
+        let roots: Vec<Member> = members.iter().copied().filter(is_root).collect();
+        let mut watched = Watched::new(members);
+        let mut first = watched.look(group.as_deref(), true);
         let mut processors = ProcessorWatch::default();
         first.iter_mut().for_each(|it| processors.add_to(it, true));
         let newest = Newest::default();
@@ -327,10 +329,10 @@ impl Sampler {
                 let last = !matches!(stopped.recv_timeout(pause), Err(RecvTimeoutError::Timeout));
                 looks += 1;
                 let rare = last || looks.is_multiple_of(RARE_EVERY);
-                if rare {
-                    pids = tree::pids(&roots);
+                if rare || watched.has_lost {
+                    watched.set(tree::members_of(&roots));
                 }
-                let mut sample = look(&pids, group.as_deref(), rare);
+                let mut sample = watched.look(group.as_deref(), rare);
                 if let Some(sample) = &mut sample {
                     told.note(sample);
                     processors.add_to(sample, last);
@@ -377,9 +379,64 @@ const RARE_EVERY: u64 = 20;
 /// Almost three hours at ten samples a second; of a day every tenth of them.
 const SAMPLES_MAX: usize = 100_000;
 
-/// Looks at the processes; `None` once all of them have ended.
-fn look(pids: &[i32], group: Option<&CpuGroup>, rare: bool) -> Option<Sample> {
-    let looks = pids.iter().filter_map(|pid| look_at(*pid, rare));
+/// The processes that are looked at.
+#[derive(Debug, Default)]
+struct Watched {
+    /// With the CPU time that they had used when they were last looked at.
+    members: Vec<(Member, u64)>,
+    /// CPU time of those that have ended.
+    ended_ns: u64,
+    /// Whether some have ended since the members were set: others may have taken their place.
+    has_lost: bool,
+}
+
+impl Watched {
+    fn new(members: Vec<Member>) -> Self {
+        let members = members.into_iter().map(|member| (member, 0)).collect();
+        Self {
+            members,
+            ..Self::default()
+        }
+    }
+
+    /// Looks at others from now on. What those have used that are not among them stays counted.
+    fn set(&mut self, members: Vec<Member>) {
+        let before = std::mem::take(&mut self.members);
+        for (member, cpu_ns) in &before {
+            if !members.contains(member) {
+                self.ended_ns += cpu_ns;
+            }
+        }
+        let known = |member: &Member| before.iter().find(|(it, _)| it == member);
+        let used = |member: Member| (member, known(&member).map_or(0, |(_, cpu_ns)| *cpu_ns));
+        self.members = members.into_iter().map(used).collect();
+        self.has_lost = false;
+    }
+
+    /// Looks at all of them; `None` once they have ended.
+    fn look(&mut self, group: Option<&CpuGroup>, rare: bool) -> Option<Sample> {
+        let mut looks = Vec::with_capacity(self.members.len());
+        self.members.retain_mut(|(member, cpu_ns)| {
+            let Some(sample) = look_at(member.pid, rare) else {
+                self.ended_ns += *cpu_ns;
+                self.has_lost = true;
+                return false;
+            };
+            *cpu_ns = sample.cpu_ns;
+            looks.push(sample);
+            true
+        });
+        let sum = sum(looks, group)?;
+        Some(Sample {
+            cpu_ns: sum.cpu_ns + self.ended_ns,
+            ..sum
+        })
+    }
+}
+
+/// What several processes use together; `None` of none.
+fn sum(looks: Vec<Sample>, group: Option<&CpuGroup>) -> Option<Sample> {
+    let looks = looks.into_iter();
     // What belongs to the network namespace is that of the first: they share one.
     let sum = looks.reduce(|sum, one| Sample {
         cpu_ns: sum.cpu_ns + one.cpu_ns,

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use include_dir::{Dir, include_dir};
-use moonwire_load::{Slo, quantity};
+use moonwire_load::{Slo, Stop, quantity};
 use moonwire_report::{METRICS, Metric, Over, Rules};
 
 pub use self::agent::AgentPlan;
@@ -195,6 +195,7 @@ impl LabScenario {
             written: knobs.texts(),
         };
         scenario.load.check(&knobs, place)?;
+        scenario.check_loads(&knobs, place)?;
         if scenario.search.is_some() {
             scenario.check_search(&knobs, place)?;
         }
@@ -216,6 +217,10 @@ impl LabScenario {
             let sentence = "'over' varies the load by itself: leave out 'stages'";
             return Err(knobs.mistake(place, sentence));
         }
+        if let Some(knob) = knobs.get("kill_after") {
+            let clause = "'over' puts load after load on the same processes: leave one of them out";
+            return Err(knob.mistake("kill_after", clause));
+        }
         let is_rate = self.search.is_some_and(|search| search.over == Over::Rate);
         if let Some(knob) = knobs.get("rate").filter(|_| is_rate) {
             return Err(knob.mistake("rate", "'over' is rate and varies it: give 'from' instead"));
@@ -224,7 +229,45 @@ impl LabScenario {
             let sentence = "'over' is rate: 'batch' and 'hold' have none of their own";
             return Err(knobs.mistake(place, sentence));
         }
-        Ok(())
+        self.check_tries(knobs, place)
+    }
+
+    /// The first try of a search, and the last one, which is longer.
+    fn check_tries(&self, knobs: &Knobs, place: &str) -> Result<(), Mistake> {
+        let (Some(search), Some(base)) = (self.search, self.loads().pop()) else {
+            return Ok(());
+        };
+        let mut tried = match search.over {
+            Over::Rate => base.with_rate(search.from),
+            Over::Connections => base.with_connections(search.from as u32),
+        };
+        let mut result = tried.check();
+        if result.is_ok() {
+            tried.settings.stop = Stop::After(search.confirm);
+            result = tried.check();
+        }
+        result.map_err(|error| knobs.mistake(place, &format!("'over' tries none of this: {error}")))
+    }
+
+    /// Two cells of one load would have one name.
+    fn check_loads(&self, knobs: &Knobs, place: &str) -> Result<(), Mistake> {
+        let loads = self.loads();
+        let twice = loads.iter().enumerate().find(|(index, load)| {
+            let before = loads.iter().take(*index);
+            before
+                .into_iter()
+                .any(|it| it.parameters == load.parameters)
+        });
+        twice.map_or(Ok(()), |(_, load)| {
+            let key = load.parameters.key();
+            let texts = knobs.texts();
+            let list = LISTS
+                .iter()
+                .find(|name| texts.get(**name).is_some_and(|it| it.contains(',')));
+            let list = list.unwrap_or(&LISTS[0]);
+            let sentence = format!("'{list}' repeats a value: the load {key} comes up twice");
+            Err(knobs.mistake(place, &sentence))
+        })
     }
 
     /// One for each combination of what is a list.
@@ -254,6 +297,20 @@ fn fault(knobs: &Knobs) -> Result<Option<Fault>, Mistake> {
         down_for: down_for.unwrap_or(DOWN_FOR),
     }))
 }
+
+/// The knobs of a load that may have several values.
+const LISTS: [&str; 10] = [
+    "connections",
+    "message_size",
+    "rate",
+    "batch",
+    "wait",
+    "in_flight",
+    "publishers",
+    "silent",
+    "conn_concurrency",
+    "reconnect",
+];
 
 /// A text with something in it.
 fn word(text: &str) -> Result<String, String> {

@@ -57,12 +57,15 @@ pub fn agent(
     observer(&AgentEvent::Listening(
         listener.local_addr().map_err(cannot)?,
     ));
+    // Removed also where a session takes too long to end.
+    let folder = tempfile::tempdir().map_err(AgentError::Folder)?;
     let (news, events) = mpsc::channel();
     let desk = Arc::new(Desk {
         means: Means {
             roster: spec.roster,
             program: spec.program,
             peers: spec.peers,
+            folder: folder.path().to_owned(),
         },
         token: spec.token,
         lab: Mutex::new(None),
@@ -238,6 +241,7 @@ mod tests {
                 roster: Roster::load(None).unwrap(),
                 program: PathBuf::from("/none"),
                 peers: PathBuf::from("/none"),
+                folder: std::env::temp_dir(),
             },
             token: None,
             lab: Mutex::new(None),

@@ -31,6 +31,8 @@ pub(super) struct Means {
     pub(super) roster: Roster,
     pub(super) program: PathBuf,
     pub(super) peers: PathBuf,
+    /// Where each session has a folder of its own.
+    pub(super) folder: PathBuf,
 }
 
 /// A lab that has been let in, and what was started for it.
@@ -42,7 +44,7 @@ pub(super) struct Session<'a> {
     samplers: BTreeMap<Role, Sampler>,
     unsent: BTreeMap<Role, VecDeque<Sample>>,
     unsent_pauses: VecDeque<Pause>,
-    spread: Spread,
+    spread: Option<Spread>,
     /// How many stacks there were.
     stacks: usize,
     /// Files of the contestants; removed with this.
@@ -58,7 +60,7 @@ impl<'a> Session<'a> {
                  by one"
             ));
         }
-        let folder = tempfile::tempdir();
+        let folder = tempfile::tempdir_in(&means.folder);
         let folder = folder.map_err(|error| format!("there is no folder for files: {error}"))?;
         let mut around = Surroundings::new(&means.program, &means.peers, folder.path());
         around.address = address;
@@ -70,7 +72,7 @@ impl<'a> Session<'a> {
             samplers: BTreeMap::new(),
             unsent: BTreeMap::new(),
             unsent_pauses: VecDeque::new(),
-            spread: Spread::default(),
+            spread: None,
             stacks: 0,
             folder,
         })
@@ -113,7 +115,7 @@ impl<'a> Session<'a> {
                 pauses: self.pauses()?,
             }),
             Request::Spread => Ok(Answer::Spread {
-                shares: std::mem::take(&mut self.spread).end(),
+                shares: self.spread.take().unwrap_or_default().end(),
             }),
             Request::Kill => {
                 self.running()?.kill_measured();
@@ -245,8 +247,9 @@ impl<'a> Session<'a> {
             Role::Backends => (stack.backend_roots(), stack.backend_group()),
         };
         let sampler = Sampler::start_in(&roots, group.cloned(), SAMPLING_PERIOD);
-        if role == Role::Measured {
-            self.spread = Spread::begin(stack);
+        // After a restart they are watched again, and the shares are those of the whole cell.
+        if role == Role::Measured && self.spread.is_none() {
+            self.spread = Some(Spread::begin(stack));
         }
         self.unsent.remove(&role);
         self.samplers.insert(role, sampler);
@@ -294,7 +297,7 @@ impl<'a> Session<'a> {
 
     fn alive(&mut self, look: bool) -> Answer {
         if look {
-            self.spread.look();
+            self.spread.iter_mut().for_each(Spread::look);
         }
         let usage = self.samplers.iter();
         // Whose they are is known to the lab.
@@ -308,7 +311,7 @@ impl<'a> Session<'a> {
         self.samplers.clear();
         self.unsent.clear();
         self.unsent_pauses.clear();
-        self.spread = Spread::default();
+        self.spread = None;
     }
 }
 
@@ -358,6 +361,7 @@ mod tests {
             roster: Roster::load(None).unwrap(),
             program: PathBuf::from("/none"),
             peers: PathBuf::from("/none"),
+            folder: std::env::temp_dir(),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use moonwire_load::{Progress, Stop};
-use moonwire_report::{Capacity, Cell, Over, Verdict};
+use moonwire_report::{Capacity, Ceiling, Cell, Over, Verdict};
 
 use super::cell::{self, Site};
 use super::plan::Bout;
@@ -31,6 +31,7 @@ pub(super) fn search(
     site: &Site<'_>,
     bout: &Bout,
     plan: SearchPlan,
+    ceilings: &[Ceiling],
     place: &BattlePlace,
     observer: &mut BattleObserver<'_>,
 ) -> Result<Searched, BattleError> {
@@ -65,11 +66,8 @@ pub(super) fn search(
             }
         };
         let tried = with_load(bout, plan.over, value, time);
-        let place = BattlePlace {
-            name: format!("{}, {}", place.name, described(plan.over, value)),
-            ..place.clone()
-        };
-        let (cell, failure) = try_load(site, &tried, &mut stack, &place, observer);
+        let place = place_of(place, plan.over, value);
+        let (cell, failure) = try_load(site, &tried, &mut stack, ceilings, &place, observer);
         let has_died = cell.server.as_ref().is_some_and(|it| it.died.is_some());
         found.cells.push(cell);
         if site.is_stopped() || has_died || site.is_lost() {
@@ -77,12 +75,13 @@ pub(super) fn search(
             found.capacity.limit = Some(format!("the search did not end: {last}"));
             found.capacity.highest = search.highest();
             // A load that ends a server is one that it does not stand.
-            found.capacity.lowest_failed = has_died.then_some(value);
+            let failed = has_died.then_some(value).or_else(|| search.lowest_failed());
+            found.capacity.lowest_failed = failed;
             break;
         }
         search.tell(step, failure.is_none());
-        // Of the last failure that counts: a lower load may have another cause.
-        if let Some(failure) = failure {
+        // Of the value that failed last, and not of a try that was disturbed.
+        if let Some(failure) = failure.filter(|_| search.lowest_failed() == Some(value)) {
             found.capacity.limit = failure.is_foreign.then_some(failure.reason);
         }
         // What the last load left in the contestant is its to finish.
@@ -102,6 +101,7 @@ fn try_load(
     site: &Site<'_>,
     tried: &Bout,
     stack: &mut Stack,
+    ceilings: &[Ceiling],
     place: &BattlePlace,
     observer: &mut BattleObserver<'_>,
 ) -> (Cell, Option<Failure>) {
@@ -112,7 +112,8 @@ fn try_load(
             usage,
         });
     };
-    let cell = site.measure(tried, stack, &mut on_progress);
+    let mut cell = site.measure(tried, stack, &mut on_progress);
+    site.hold_to(ceilings, &mut cell);
     let failure = failure(&cell);
     observer(&BattleEvent::TryEnded {
         place,
@@ -157,6 +158,13 @@ fn with_load(bout: &Bout, over: Over, value: f64, time: Option<Duration>) -> Bou
     tried
 }
 
+fn place_of(place: &BattlePlace, over: Over, value: f64) -> BattlePlace {
+    BattlePlace {
+        name: format!("{}, {}", place.name, described(over, value)),
+        ..place.clone()
+    }
+}
+
 fn described(over: Over, value: f64) -> String {
     match over {
         Over::Rate => format!("{value:.0} messages/s"),
@@ -182,7 +190,15 @@ fn failure(cell: &Cell) -> Option<Failure> {
             is_foreign: cell.generator.threads == 0,
         });
     }
-    let reason = broken_threshold(cell).or_else(|| missed_rate(cell))?;
+    if let Some(shortage) = shortage(cell) {
+        return Some(Failure {
+            reason: shortage,
+            is_foreign: true,
+        });
+    }
+    let reason = broken_threshold(cell)
+        .or_else(|| missed_connections(cell))
+        .or_else(|| missed_rate(cell))?;
     let limit = cell.contest.as_ref().and_then(|it| it.limit.as_deref());
     let is_invalid = cell.assessment.verdict() == Verdict::Invalid;
     let objection = cell.assessment.reasons().first().map(String::as_str);
@@ -199,21 +215,48 @@ fn broken_threshold(cell: &Cell) -> Option<String> {
     Some(format!("{} ({})", broken.expression, broken.actual))
 }
 
+/// Connections that did not come about, or did not last.
+fn missed_connections(cell: &Cell) -> Option<String> {
+    let wanted = cell.parameters.clients;
+    // Those that were made again are among both.
+    let up = cell.connects.ok.saturating_sub(cell.connects.disconnected);
+    ((up as f64) < SHARE_MIN * wanted as f64)
+        .then(|| format!("{up} of {wanted} connections were up"))
+}
+
+/// What this host had none of for the generator.
+fn shortage(cell: &Cell) -> Option<String> {
+    let of_this_host = |text: &&String| SHORTAGES.iter().any(|it| text.contains(it));
+    let error = cell.errors.keys().find(of_this_host)?;
+    missed_connections(cell).map(|missed| format!("{missed}: the generator had {error}"))
+}
+
+/// Messages that were not sent or not answered in time. A reply may take as long as the fastest
+/// one, over a long link for example: what took longer at the end had to wait for others.
 fn missed_rate(cell: &Cell) -> Option<String> {
     let wanted = cell.rate.target_per_s.filter(|rate| *rate > 0.0)?;
-    let reached = cell.rate.sent_per_s.min(cell.rate.received_per_s);
-    (reached < RATE_SHARE_MIN * wanted)
+    let messages = &cell.messages;
+    let received_per_s = cell.rate.received_per_s.max(f64::MIN_POSITIVE);
+    let fastest_s = cell.latency.response.min_ns().unwrap_or(0) as f64 / 1e9;
+    let receiving_s = messages.received as f64 / received_per_s - fastest_s;
+    let missing = messages.lost as f64 / cell.parameters.replies.max(1) as f64;
+    let answered_per_s = (messages.sent as f64 - missing).max(0.0)
+        / receiving_s.max(cell.rate.duration_s).max(f64::MIN_POSITIVE);
+    let reached = cell.rate.sent_per_s.min(answered_per_s);
+    (reached < SHARE_MIN * wanted)
         .then(|| format!("{reached:.0} of {wanted:.0} messages/s were answered"))
 }
 
-/// Of the messages that were due.
-const RATE_SHARE_MIN: f64 = 0.99;
+/// Of the messages that were due, and of the connections.
+const SHARE_MIN: f64 = 0.99;
+/// What the system says where descriptors or ports are used up.
+const SHORTAGES: [&str; 2] = ["Too many open files", "Cannot assign requested address"];
 /// Between two tries.
 const SETTLE: Duration = Duration::from_millis(300);
 
 #[cfg(test)]
 mod tests {
-    use moonwire_report::{Contest, Threshold};
+    use moonwire_report::{Contest, Histogram, Threshold};
 
     use super::*;
 
@@ -269,12 +312,49 @@ mod tests {
     #[test]
     fn what_was_not_sent_or_answered_did_not_pass() {
         let mut cell = cell(true, false, None);
+        cell.parameters.replies = 4;
         cell.rate.target_per_s = Some(1000.0);
-        (cell.rate.sent_per_s, cell.rate.received_per_s) = (1000.0, 980.0);
-        let missed = failure(&cell).unwrap();
-        assert_eq!(missed.reason, "980 of 1000 messages/s were answered");
-        cell.rate.received_per_s = 995.0;
+        cell.rate.duration_s = 3.0;
+        let mut answer = |received: u64, lost: u64, seconds: f64, fastest_ns: u64| {
+            cell.messages.sent = 3000;
+            cell.messages.received = received;
+            cell.messages.lost = lost;
+            cell.rate.sent_per_s = 1000.0;
+            cell.rate.received_per_s = received as f64 / seconds;
+            let mut response = Histogram::new();
+            response.record(fastest_ns);
+            cell.latency.response = response;
+            failure(&cell).map(|it| it.reason)
+        };
+        assert_eq!(answer(12_000, 0, 3.0, 1_000_000), None);
+        // Half of the replies are missing.
+        let missed = answer(6000, 6000, 3.0, 1_000_000).unwrap();
+        assert_eq!(missed, "500 of 1000 messages/s were answered");
+        // The last reply of a link of 40 ms there and back, and one that had to wait.
+        assert_eq!(answer(12_000, 0, 3.04, 40_000_000), None);
+        let late = answer(12_000, 0, 3.5, 40_000_000).unwrap();
+        assert_eq!(late, "867 of 1000 messages/s were answered");
+    }
+
+    #[test]
+    fn connections_that_are_not_up_do_not_pass() {
+        let mut cell = cell(true, false, None);
+        cell.parameters.clients = 1000;
+        cell.connects.ok = 995;
         assert!(failure(&cell).is_none());
+        cell.connects.ok = 1015;
+        (cell.connects.disconnected, cell.connects.reconnected) = (40, 20);
+        let missed = failure(&cell).unwrap();
+        assert_eq!(missed.reason, "975 of 1000 connections were up");
+        assert!(!missed.is_foreign);
+        let error = "connect: Too many open files (os error 24)";
+        cell.errors.insert(error.to_owned(), 20);
+        assert!(failure(&cell).unwrap().is_foreign);
+    }
+
+    #[test]
+    fn a_server_that_fell_over_did_not_pass() {
+        let mut cell = cell(true, false, None);
         cell.server = Some(moonwire_report::Server {
             died: Some("it fell over".to_owned()),
             ..moonwire_report::Server::default()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use moonwire_load::{FanOut, Pacing, Settings, Stop};
-use moonwire_report::Ceiling;
+use moonwire_report::{Ceiling, Over};
 
 use super::cell::Site;
 use super::plan::Bout;
@@ -17,6 +17,9 @@ fn bouts(spec: &BattleSpec) -> Vec<Bout> {
     };
     let mut loads: Vec<LoadPlan> = Vec::new();
     for mut load in spec.scenario.loads() {
+        if let Some(search) = spec.scenario.search.filter(|it| it.over == Over::Rate) {
+            load = load.with_rate(search.from);
+        }
         // Of those that differ in their rate only, each would find the same.
         load.parameters.rate_per_s = None;
         load.parameters.stages = None;

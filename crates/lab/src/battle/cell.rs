@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use moonwire_load::{
     Control, LoadError, Outcome, Pacing, Phase, Progress, Scenario, ScenarioError, Settings, Stop,
-    Target,
+    Target, Workload,
 };
-use moonwire_report::{Cell, Server, Verdict};
+use moonwire_report::{Ceiling, Cell, Server, Verdict};
 
 use super::clocks;
 use super::counted::{self, WarmUp};
 use super::cross_check::cross_check;
 use super::fault::{Aftermath, inflict};
 use super::host::{Host, There};
-use super::limit::{Use, rationed};
+use super::limit::{self, Use, rationed};
 use super::path::Path;
 use super::plan::Bout;
 use super::stack::{Shares, Stack, Told, Watcher};
@@ -406,6 +406,13 @@ impl<'a> Site<'a> {
         };
         let targets: Result<Vec<Target>, _> = urls.iter().map(|url| Target::parse(url)).collect();
         let mut settings = bout.load.settings.clone();
+        if let Workload::Amplify { time_unit, .. } = &mut settings.workload {
+            let server = match bout.contestant.kind() {
+                Kind::Proxy => &self.spec.backend,
+                Kind::Server | Kind::Client => &bout.contestant,
+            };
+            *time_unit = server.amplify_time_unit();
+        }
         settings.targets = targets?;
         // The connections of a cell are those of all servers together.
         let targets = u32::try_from(settings.targets.len()).unwrap_or(1).max(1);
@@ -457,6 +464,11 @@ impl<'a> Site<'a> {
         if let (Some(contest), Some(objection)) = (&mut cell.contest, objection) {
             contest.limit = Some(objection);
         }
+    }
+
+    /// Marks a cell that came near what the generator does at most.
+    pub(super) fn hold_to(&self, ceilings: &[Ceiling], cell: &mut Cell) {
+        limit::hold_to(ceilings, cell, &self.used(cell));
     }
 
     fn used(&self, cell: &Cell) -> Use {

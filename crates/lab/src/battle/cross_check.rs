@@ -40,6 +40,12 @@ fn run(
         Service::Amplify => stack.amplify_urls(),
         Service::Broadcast => stack.broadcast_urls(),
     };
+    if urls.len() > 1 {
+        let (name, count) = (client.name(), urls.len());
+        return Err(format!(
+            "{name} knows one address, and the load goes to {count} servers"
+        ));
+    }
     let mut errand = errand(&bout.load).ok_or_else(|| format!("{} {NEEDS}", client.name()))?;
     errand.url = urls.first().cloned().unwrap_or_default();
     let around = Surroundings {

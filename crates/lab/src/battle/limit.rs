@@ -6,10 +6,14 @@
 
 use moonwire_report::{Ceiling, Cell};
 
-use crate::rations::throttled_share;
+use crate::rations::{generator_throttled_share, throttled_share};
 
-/// A cell that came near what the generator does at most is the generator's.
-pub(super) fn hold_to(ceilings: &[Ceiling], cell: &mut Cell) {
+/// A cell that came near what the generator does at most is the generator's, unless its servers had
+/// less time left than the generator.
+pub(super) fn hold_to(ceilings: &[Ceiling], cell: &mut Cell, used: &Use) {
+    if used.is_of_servers() {
+        return;
+    }
     let objection = ceilings.iter().find_map(|ceiling| ceiling.objection(cell));
     if let Some(contest) = &mut cell.contest
         && contest.limit.is_none()
@@ -20,8 +24,7 @@ pub(super) fn hold_to(ceilings: &[Ceiling], cell: &mut Cell) {
 
 /// Why the figures are not the contestant's own where a CPU limit of somebody else decided.
 pub(super) fn rationed(cell: &Cell) -> Option<String> {
-    let generator = &cell.generator;
-    if let Some(share) = throttled_share(generator.throttled_ms, cell.rate.duration_s) {
+    if let Some(share) = generator_throttled_share(cell) {
         return Some(format!(
             "the generator was the limit: it had used up what it may use of the processors for \
              {:.0} % of the time",
@@ -52,6 +55,13 @@ pub(super) struct Use {
 }
 
 impl Use {
+    /// Whether the servers had nothing left of their processors, and the generator had something.
+    fn is_of_servers(&self) -> bool {
+        let servers = (self.contestant + self.backends) / self.processors.max(1.0);
+        let generator = self.generator / self.generator_threads.max(1.0);
+        servers >= SERVERS_SHARE_MIN && generator <= GENERATOR_SHARE_MAX
+    }
+
     /// Why the cell's figures are not the contestant's own; `None` where they are.
     pub(super) fn objection(&self) -> Option<String> {
         let of_generator = self.generator / self.generator_threads.max(1.0);
@@ -77,10 +87,12 @@ impl Use {
 const GENERATOR_SHARE_MAX: f64 = 0.95;
 /// From this share on processors have nothing left.
 const BUSY_SHARE: f64 = 0.9;
+/// The same, where it decides whose figures they are.
+const SERVERS_SHARE_MIN: f64 = 0.95;
 
 #[cfg(test)]
 mod tests {
-    use moonwire_report::Server;
+    use moonwire_report::{Contest, Server};
 
     use super::*;
 
@@ -103,6 +115,32 @@ mod tests {
         assert!(backend.starts_with("the backend was the limit"));
         // Where processors have time left, the backend did not hold anybody up.
         assert_eq!(used(0.5, 0.1, 0.4).objection(), None);
+    }
+
+    #[test]
+    fn a_ceiling_is_no_objection_where_the_servers_had_less_left() {
+        let mut cell = Cell::default();
+        cell.rate.received_per_s = 97_000.0;
+        cell.contest = Some(Contest::default());
+        let ceiling = Ceiling {
+            replies_per_s: 100_000.0,
+            generator_busy: 0.97,
+            ..Ceiling::default()
+        };
+        let mut limit = |used: Use| {
+            cell.contest = Some(Contest::default());
+            hold_to(std::slice::from_ref(&ceiling), &mut cell, &used);
+            cell.contest.take().and_then(|it| it.limit)
+        };
+        assert_eq!(limit(used(0.89, 0.97, 0.0)), None);
+        assert!(limit(used(0.89, 0.8, 0.0)).is_some());
+        assert!(limit(used(0.96, 0.97, 0.0)).is_some());
+        // Of two processors one is free.
+        let spare = Use {
+            processors: 2.0,
+            ..used(0.89, 0.97, 0.0)
+        };
+        assert!(limit(spare).is_some());
     }
 
     #[test]

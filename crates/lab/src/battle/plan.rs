@@ -102,6 +102,16 @@ fn check(spec: &BattleSpec) -> Result<(), BattleError> {
     }
     let loads = spec.scenario.loads();
     cross_check::check(&spec.clients, &loads)?;
+    let backends = spec.scenario.backends as u64;
+    let has_control = spec.contestants.iter().any(|it| !it.has_process());
+    let clients = loads.iter().map(|load| load.parameters.clients);
+    let mut uneven = clients.filter(|clients| has_control && clients % backends.max(1) != 0);
+    if let Some(clients) = uneven.next() {
+        return mistake(format!(
+            "without a proxy {clients} connections cannot be shared evenly by {backends} backends: \
+             give a multiple of {backends}"
+        ));
+    }
     let service = loads.first().map_or(Service::Echo, |load| load.service);
     for contestant in &spec.contestants {
         let name = contestant.name();

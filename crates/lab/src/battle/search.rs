@@ -95,6 +95,11 @@ impl Search {
         self.passed.last().copied()
     }
 
+    /// The lowest value that has failed until now.
+    pub(super) fn lowest_failed(&self) -> Option<f64> {
+        self.failed
+    }
+
     /// Notes how a value did.
     pub(super) fn tell(&mut self, step: Step, has_passed: bool) {
         self.tries += 1;

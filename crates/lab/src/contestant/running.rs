@@ -172,22 +172,15 @@ impl RunningContestant {
         self.processes.last().map_or(0, ChildProcess::pid)
     }
 
-    /// The ids of the processes that were started; their own children are found by
-    /// [`tree::pids`].
+    /// The ids of the processes that were started and have not ended, as an id that has may be
+    /// somebody else's; their own children are found by [`tree::pids`].
     pub(crate) fn pids(&self) -> Vec<i32> {
-        self.processes.iter().map(ChildProcess::pid).collect()
+        let running = self.processes.iter().filter(|it| it.exit().is_none());
+        running.map(ChildProcess::pid).collect()
     }
 
-    /// How it ended, if it has, after a cell that it was to serve.
-    pub(crate) fn death(&self, cell: &Cell) -> Option<String> {
-        // Its end may be seen by the generator a moment before it is seen here.
-        let in_trouble = cell.ended_early.is_some() || !cell.errors.is_empty();
-        let patience = if in_trouble {
-            EXIT_PATIENCE
-        } else {
-            Duration::ZERO
-        };
-        let deadline = Instant::now() + patience;
+    /// How it ended, if it has, or does so until the deadline.
+    pub(crate) fn death(&self, deadline: Instant) -> Option<String> {
         let ended = |process: &ChildProcess| {
             let exit = process.wait_until(deadline)?;
             let said = process.output_tail();
@@ -233,7 +226,9 @@ impl RunningContestant {
         // What stands in front ends first, so that nobody loses whom it talks to.
         for process in self.processes.iter().rev() {
             let had_ended = process.exit().is_some();
-            let members = tree::members(&[process.pid()]);
+            // Of one that had ended the id may be somebody else's.
+            let roots: &[i32] = if had_ended { &[] } else { &[process.pid()] };
+            let members = tree::members(roots);
             let exit = process.stop(STOP_GRACE);
             // Those that have left the process group would be nobody's now.
             tree::kill(&members);
@@ -245,6 +240,18 @@ impl RunningContestant {
         let counted = self.counters.as_ref().and_then(|it| it.read(&said));
         Ok(Stopped { is_killed, counted })
     }
+}
+
+/// Until when the deaths of servers are waited for, of all of them together, after this cell: where
+/// it went wrong, the generator may have seen an end a moment before it is seen here.
+pub(crate) fn death_deadline(cell: &Cell) -> Instant {
+    let in_trouble = cell.ended_early.is_some() || !cell.errors.is_empty();
+    let patience = if in_trouble {
+        EXIT_PATIENCE
+    } else {
+        Duration::ZERO
+    };
+    Instant::now() + patience
 }
 
 /// Starts them one after the other. Those before one that does not start are dropped, which ends

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use moonwire_report::{Cell, Counted};
 
+use super::running::death_deadline;
 use super::{Contestant, MetricsPage, RunningContestant, StartError, Surroundings};
 use crate::cgroup::CpuGroup;
 use crate::pauses::{PauseLog, Pauses};
@@ -255,8 +256,9 @@ impl RunningStack {
 
     /// Who ended, and how, after a cell that all were to serve.
     pub(crate) fn death(&self, cell: &Cell) -> Option<String> {
+        let deadline = death_deadline(cell);
         let mut parts = self.parts();
-        parts.find_map(|part| Some(format!("{}: {}", part.name(), part.death(cell)?)))
+        parts.find_map(|part| Some(format!("{}: {}", part.name(), part.death(deadline)?)))
     }
 
     /// Who has ended, and how, where no cell says anything.

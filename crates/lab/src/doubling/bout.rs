@@ -13,7 +13,7 @@ use super::{DoublingError, DoublingEvent, DoublingObserver, Place};
 use crate::bench::merge::{self, Phases};
 use crate::bench::plan::{Cores, core_list};
 use crate::cgroup::CpuGroup;
-use crate::contestant::{RunningContestant, StartError, Surroundings};
+use crate::contestant::{RunningContestant, StartError, Surroundings, death_deadline};
 use crate::rations::{Rations, Watch};
 use crate::sampling::Sampler;
 
@@ -141,7 +141,7 @@ impl Site<'_> {
             urls: vec![server.url().to_owned()],
             cores: core_list(&self.cores.server),
             cpu_limit,
-            died: server.death(&cell),
+            died: server.death(death_deadline(&cell)),
             ..Server::default()
         };
         merge::add_server(&mut cell, description, &series, &phases, ended);

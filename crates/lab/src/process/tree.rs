@@ -12,6 +12,15 @@ pub(crate) struct Member {
 
 /// The processes with these ids and their descendants, as they are at this moment.
 pub(crate) fn members(roots: &[i32]) -> Vec<Member> {
+    with_descendants(|member| roots.contains(&member.pid))
+}
+
+/// These processes, as far as they are there, and their descendants.
+pub(crate) fn members_of(roots: &[Member]) -> Vec<Member> {
+    with_descendants(|member| roots.contains(member))
+}
+
+fn with_descendants(is_root: impl Fn(&Member) -> bool) -> Vec<Member> {
     let mut all: Vec<(Member, i32)> = all_processes()
         .into_iter()
         .flatten()
@@ -24,7 +33,7 @@ pub(crate) fn members(roots: &[i32]) -> Vec<Member> {
         .collect();
     let mut found = Vec::new();
     all.retain(|(member, _)| {
-        let is_root = roots.contains(&member.pid);
+        let is_root = is_root(member);
         if is_root {
             found.push(*member);
         }
@@ -102,6 +111,17 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         assert!(!tree.iter().any(is_alive), "{tree:?}");
+    }
+
+    #[test]
+    fn roots_are_found_again_and_others_with_their_ids_are_not() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let mut tree = members(&[child.id() as i32]);
+        assert_eq!(members_of(&tree), tree);
+        tree[0].started += 1;
+        assert_eq!(members_of(&tree), []);
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

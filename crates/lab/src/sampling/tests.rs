@@ -164,3 +164,29 @@ fn a_process_that_ended_has_no_samples() {
     let sampler = Sampler::start(&[child.id() as i32], Duration::from_secs(3600));
     assert!(sampler.stop().0.is_empty());
 }
+
+#[test]
+fn the_cpu_time_of_a_process_that_ended_stays_counted() {
+    let own = tree::members(&[std::process::id() as i32])[0];
+    let mut child = std::process::Command::new("sleep")
+        .arg("600")
+        .spawn()
+        .unwrap();
+    let ended = tree::members(&[child.id() as i32])[0];
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut watched = Watched {
+        members: vec![(own, 0), (ended, 5_000_000_000)],
+        ..Watched::default()
+    };
+    let first = watched.look(None, false).unwrap();
+    assert!(first.cpu_ns >= 5_000_000_000 && watched.has_lost);
+    watched.set(vec![own]);
+    assert!(!watched.has_lost);
+    let second = watched.look(None, false).unwrap();
+    assert!(second.cpu_ns >= first.cpu_ns);
+    // One that is looked at no more, and may live on, has what it had until then.
+    watched.set(Vec::new());
+    assert!(watched.ended_ns >= second.cpu_ns);
+    assert!(watched.look(None, false).is_none());
+}

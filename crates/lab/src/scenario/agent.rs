@@ -25,9 +25,11 @@ impl AgentPlan {
         let agent = knobs.one("agent", word)?;
         let token_file = knobs.one("agent_token_file", word)?;
         let bound = knobs.one("one_way_bound", quantity::duration)?;
-        if let (None, Some(knob)) = (&agent, knobs.get("agent_token_file")) {
-            let clause = "there is no agent: give 'agent', too";
-            return Err(knob.mistake("agent_token_file", clause));
+        for name in ["agent_token_file", "one_way_bound"] {
+            if let (None, Some(knob)) = (&agent, knobs.get(name)) {
+                let clause = "there is no agent: give 'agent', too";
+                return Err(knob.mistake(name, clause));
+            }
         }
         if agent.is_some() && !link::link(knobs, place)?.is_plain() {
             let sentence = "'agent' is reached over the network that there is: leave out \

@@ -78,6 +78,8 @@ pub(crate) struct LoadPlan {
     pub(crate) threads: Option<u32>,
     /// How messages are spread where their rate is varied.
     arrival: Arrival,
+    /// Messages in flight where their rate is varied, if the scenario has a bound.
+    in_flight_max: Option<u32>,
     /// Everything but where, on which processors and over which link.
     pub(crate) settings: Settings,
 }
@@ -147,6 +149,12 @@ impl LoadKnobs {
         }
         if self.stages.is_some() {
             self.check_stages(knobs, place)?;
+        }
+        let has_rate = !self.rate.is_empty() || self.stages.is_some();
+        let is_searched = knobs.get("over").is_some();
+        if self.poisson && !has_rate && !is_searched {
+            let sentence = "'poisson' spreads the messages of a rate: give 'rate' or 'stages', too";
+            return Err(knobs.mistake(place, sentence));
         }
         if self.batch.is_empty() && !self.wait.is_empty() {
             return Err(knobs.mistake(
@@ -219,6 +227,7 @@ impl LoadKnobs {
                         service: self.service,
                         threads: self.threads,
                         arrival: self.arrival(),
+                        in_flight_max: self.in_flight.first().copied(),
                         settings,
                     };
                     let audiences = self.with_audiences(&plan);
@@ -410,10 +419,10 @@ impl LoadPlan {
         plan.settings.pacing = Pacing::Open {
             rate,
             arrival: self.arrival,
-            in_flight: None,
+            in_flight: self.in_flight_max,
         };
         plan.parameters.rate_per_s = Some(rate);
-        plan.parameters.in_flight = None;
+        plan.parameters.in_flight = self.in_flight_max.map(u64::from);
         plan
     }
 
@@ -431,7 +440,7 @@ impl LoadPlan {
     }
 
     /// Whether the load generator can do it, against some address.
-    fn check(&self) -> Result<(), ScenarioError> {
+    pub(super) fn check(&self) -> Result<(), ScenarioError> {
         let mut settings = self.settings.clone();
         settings.targets = vec![moonwire_load::Target::parse("ws://127.0.0.1:1/")?];
         moonwire_load::Scenario::new(settings).map(|_| ())

@@ -54,6 +54,17 @@ impl SearchPlan {
         if plan.from > plan.to {
             return mistake("from", "it is above 'to': give a range from low to high");
         }
+        let ends = [("from", plan.from), ("to", plan.to)];
+        let broken = ends.iter().find(|(_, value)| value.fract() != 0.0);
+        if let Some((name, _)) = broken.filter(|_| over == Over::Connections) {
+            return mistake(
+                name,
+                "there are no parts of connections: give a whole number",
+            );
+        }
+        if plan.confirm.is_zero() {
+            return mistake("confirm", "it must be more than 0");
+        }
         if plan.precision < PRECISION_MIN {
             return mistake("precision", "less than 0.1% drowns in noise: give 1% or so");
         }

@@ -8,7 +8,7 @@ use crate::harness::{moonwire, run};
 const BAD_CONFIGURATION: i32 = 104;
 
 /// Lines that follow three which are right, the line of the mistake, and a part of the sentence.
-const FILES: [(&str, usize, &str); 35] = [
+const FILES: [(&str, usize, &str); 42] = [
     ("rounds = 0", 4, "must be at least 1"),
     ("rounds = 'few'", 4, "such as 1000, 10k or 1m"),
     ("rounds = [1, 2]", 4, "it takes one value"),
@@ -68,6 +68,29 @@ const FILES: [(&str, usize, &str); 35] = [
         "leave out 'stages'",
     ),
     ("over = 'rate'", 4, "give one at least, such as thresholds"),
+    ("message_size = [64, '64']", 4, "comes up twice"),
+    ("poisson = true", 4, "give 'rate' or 'stages', too"),
+    ("one_way_bound = '1ms'", 4, "give 'agent', too"),
+    (
+        "thresholds = ['lost==0']\nover = 'connections'\nfrom = 10.5",
+        6,
+        "give a whole number",
+    ),
+    (
+        "thresholds = ['lost==0']\nover = 'rate'\nkill_after = '1s'",
+        6,
+        "leave one of them out",
+    ),
+    (
+        "thresholds = ['lost==0']\nover = 'rate'\nconfirm = '0s'",
+        6,
+        "must be more than 0",
+    ),
+    (
+        "thresholds = ['lost==0']\nthink = '1s'\nover = 'rate'",
+        6,
+        "a time to think",
+    ),
 ];
 
 #[test]
