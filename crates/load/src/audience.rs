@@ -104,6 +104,14 @@ impl Programme {
         })
     }
 
+    /// Whether it is none of those that were sent, as far as they are kept: another generator may
+    /// publish at the same place.
+    pub(crate) fn was_never_sent(&self, publisher: u32, seq: u64) -> bool {
+        let is_sent = |chunk: &Chunk| chunk[place(seq)].intended_ns.load(Ordering::Acquire) > 0;
+        self.chunk(publisher, seq)
+            .is_some_and(|cell| !cell.get().is_some_and(is_sent))
+    }
+
     /// Notes that a worker sends no more.
     pub(crate) fn leave(&self) {
         self.sending.fetch_sub(1, Ordering::Release);
@@ -113,6 +121,14 @@ impl Programme {
     pub(crate) fn published(&self) -> Option<u64> {
         let is_over = self.sending.load(Ordering::Acquire) == 0;
         is_over.then(|| self.published.load(Ordering::Relaxed))
+    }
+
+    /// Messages that were sent and are kept.
+    pub(crate) fn followed(&self) -> u64 {
+        let chunks = self.publishers.iter().flatten().filter_map(OnceLock::get);
+        let broadcasts = chunks.flat_map(|chunk| chunk.iter());
+        let sent = broadcasts.filter(|it| it.intended_ns.load(Ordering::Relaxed) > 0);
+        sent.count() as u64
     }
 
     /// What became of all messages, once every worker has ended.
@@ -254,8 +270,15 @@ mod tests {
                 (30, false, false)
             ]
         );
+        assert!(programme.was_never_sent(1, 4999) && programme.was_never_sent(0, 0));
+        assert!(!programme.was_never_sent(1, 5000));
+        assert!(
+            !programme.was_never_sent(0, MESSAGES_MAX as u64),
+            "not kept"
+        );
         programme.publish(0, 0, 200);
         programme.publish(0, 1, 300);
+        assert_eq!(programme.followed(), 3);
         programme.hear(0, 1, 330);
         assert_eq!(programme.published(), None);
         programme.leave();

@@ -75,8 +75,15 @@ pub(crate) struct Track {
     pub(crate) due_ns: u64,
     /// Its next message is due and cannot be sent: no slot, or no room in the socket.
     pub(crate) blocked: bool,
-    /// Slots of a closed loop that wait for room in the socket.
-    pub(crate) owed: u32,
+    /// Since when slots of a closed loop wait for room in the socket or in the ledger. Bounded by
+    /// the messages in flight.
+    pub(crate) owed: VecDeque<u64>,
+    /// Whether it is the ledger that they wait for.
+    pub(crate) is_ledger_full: bool,
+    /// Whether it is room in the socket that its messages wait for.
+    pub(crate) needs_room: bool,
+    /// The message that was put off last, which is counted once; [`NEVER`] before the first.
+    pub(crate) put_off_seq: u64,
     /// Messages that left the stand-in link and found no room in the socket, in order. Bounded by
     /// the ledger, which awaits a reply to each.
     pub(crate) parked: VecDeque<Held>,
@@ -101,6 +108,7 @@ impl Client {
             track: Track {
                 quota,
                 lost_ns: NEVER,
+                put_off_seq: NEVER,
                 ..Track::default()
             },
         }

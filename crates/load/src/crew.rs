@@ -224,7 +224,11 @@ impl Crew {
         if !self.plan.scenario.barrier {
             return;
         }
+        // Some may have been lost since their worker told.
+        self.records.online = self.shared.online.load(Ordering::Relaxed);
         if self.records.online == 0 {
+            let made = self.shared.made.load(Ordering::Relaxed);
+            self.records.died_ns = (made > 0).then_some(now_ns);
             self.stop();
             return;
         }

@@ -146,6 +146,9 @@ impl Desk {
         if plan.is_closed() {
             let due_ns = at_ns.saturating_add(plan.think_ns);
             self.due.push(Reverse((due_ns, index)));
+            if std::mem::take(&mut track.is_ledger_full) {
+                self.unblock(index, track, at_ns);
+            }
         } else {
             self.unblock(index, track, at_ns);
         }
@@ -156,12 +159,15 @@ impl Desk {
         if !std::mem::take(&mut track.blocked) || !self.sending {
             return;
         }
+        track.needs_room = false;
         track.ready_ns = at_ns;
         track.due_ns = at_ns;
         // A closed loop has an entry per slot that could not be used, any other loop has one.
-        for _ in 0..std::mem::take(&mut track.owed).max(1) {
+        if track.owed.is_empty() {
             self.due.push(Reverse((at_ns, index)));
         }
+        let owed = track.owed.drain(..);
+        self.due.extend(owed.map(|due_ns| Reverse((due_ns, index))));
     }
 
     /// The first entry that is due at `now_ns`: its time in the queue, and the client.

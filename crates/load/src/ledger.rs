@@ -123,12 +123,15 @@ impl Ledger {
         self.open.get(index).filter(|entry| entry.missing > 0)
     }
 
-    /// The first messages that await a reply, oldest first.
-    pub(crate) fn awaiting_all(&self) -> impl Iterator<Item = u64> + '_ {
-        let missing = |(index, entry): (usize, &Entry)| {
-            (entry.missing > 0).then_some(self.base + index as u64)
-        };
-        self.open.iter().enumerate().filter_map(missing)
+    /// Messages that await a reply, oldest first: of the oldest entries, and then of the newest.
+    /// Those between are left out, as many may be answered where one is lost.
+    pub(crate) fn awaiting_some(&self) -> impl Iterator<Item = u64> + '_ {
+        let length = self.open.len();
+        let oldest = 0..length.min(SEARCH_MAX);
+        let newest = length.saturating_sub(SEARCH_MAX).max(oldest.end)..length;
+        let is_awaiting = |index: &usize| self.open.get(*index).is_some_and(|it| it.missing > 0);
+        let some = oldest.chain(newest).filter(is_awaiting);
+        some.map(|index| self.base + index as u64)
     }
 
     /// Gives up waiting for messages that were written before `wire_ns`; returns the slots that
@@ -247,6 +250,9 @@ fn reply_to(entry: &mut Entry, reordered: bool) -> Reply {
 /// the oldest is answered or given up; that wait is kept as a wait for a slot.
 const OPEN_MAX: usize = 1 << 20;
 
+/// Entries at either end that one reply without a number is compared with.
+const SEARCH_MAX: usize = 256;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,6 +306,19 @@ mod tests {
         assert!(!reply(ledger.settle(3)).reordered);
         assert!(reply(ledger.settle(1)).reordered);
         assert!(ledger.oldest().is_none());
+    }
+
+    #[test]
+    fn messages_at_both_ends_are_compared_with_a_reply() {
+        let mut ledger = ledger(1000, 1);
+        let some: Vec<u64> = ledger.awaiting_some().collect();
+        assert_eq!((some.len(), some[0], some[511]), (512, 0, 999));
+        assert!(some.is_sorted() && some[255] == 255 && some[256] == 744);
+        for seq in 1..900 {
+            reply(ledger.settle(seq));
+        }
+        let some: Vec<u64> = ledger.awaiting_some().collect();
+        assert_eq!((some[0], some[1], some.len()), (0, 900, 101));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use moonwire_report::{
     Bytes, Cell, Connects, FanOut, Generator, Handshake, Histogram, INTERRUPTED, Interval,
-    Latencies, Link, Messages, OneWay, Parameters, Rate, Recovery, Tls,
+    Latencies, Link, Messages, OneWay, Parameters, Rate, Recovery, Tls, Verdict,
 };
 
 use crate::plan::{Plan, one_way_refusal};
@@ -49,6 +49,9 @@ pub(crate) fn outcome(plan: &Plan, records: &Records) -> Outcome {
         interrupted: records.interrupted,
         csv_error: records.csv_error.as_deref(),
     });
+    if let Some(sentence) = unfollowed(plan, records) {
+        cell.assessment.add(Verdict::Suspect, sentence);
+    }
     cell.thresholds = plan
         .scenario
         .slo
@@ -56,6 +59,18 @@ pub(crate) fn outcome(plan: &Plan, records: &Records) -> Outcome {
         .map(|slo| slo.evaluate(&cell))
         .collect();
     Outcome { cell, ending }
+}
+
+/// What is said of published messages beyond those that are followed.
+fn unfollowed(plan: &Plan, records: &Records) -> Option<String> {
+    let followed = plan.programme.as_ref()?.followed();
+    let sent = records.totals.counters.sent;
+    (sent > followed).then(|| {
+        format!(
+            "of {sent} published messages {followed} were followed: deliveries, reach and the \
+             losses of stages know of these only"
+        )
+    })
 }
 
 /// Connections that should have been up. Where time ends a run of short-lived ones, those that it
@@ -98,6 +113,12 @@ fn ending(plan: &Plan, records: &Records) -> Ending {
         let targets = targets(plan);
         return Ending::Died(format!(
             "no connection could be made to {targets}{}",
+            cause()
+        ));
+    }
+    if records.died_ns.is_some() && records.start_ns == 0 {
+        return Ending::Died(format!(
+            "every connection was lost before the first message{}",
             cause()
         ));
     }

@@ -87,7 +87,12 @@ impl Plan {
                 Content::Amplify(AmplifyPayload::new(size, scenario.seed))
             }
         };
-        let drain_ns = duration_ns(scenario.drain);
+        let mut drain_ns = duration_ns(scenario.drain);
+        if drain_ns > 0 {
+            // What is on its way in the stand-in link is not late.
+            let round_trip_ns = 2 * scenario.link_delay.map_or(0, duration_ns);
+            drain_ns = drain_ns.saturating_add(round_trip_ns);
+        }
         let planned_ns = schedule.planned_ns();
         Ok(Self {
             tls: client_tls(scenario)?,
@@ -239,7 +244,7 @@ impl Plan {
             Pacing::Open { rate, .. } => Some(rate),
             Pacing::Stages { ref stages, .. } => Some(stages.mean_per_s()),
             Pacing::Batches { batch, wait, .. } if !wait.is_zero() => {
-                let per_tick = f64::from(batch) * f64::from(self.scenario.connections_total());
+                let per_tick = f64::from(batch) * f64::from(self.scenario.senders());
                 Some(per_tick / wait.as_secs_f64())
             }
             Pacing::Batches { .. } | Pacing::Closed { .. } | Pacing::Hold => None,
@@ -261,7 +266,8 @@ impl Plan {
     /// How long a message may be unanswered before it gives its slot back, and how long a counted
     /// closed loop goes on without any reply.
     pub(crate) fn slot_patience_ns(&self) -> u64 {
-        self.drain_ns.max(SLOT_PATIENCE_NS)
+        let patience_ns = SLOT_PATIENCE_NS.saturating_add(2 * self.link_delay_ns);
+        self.drain_ns.max(patience_ns)
     }
 
     /// True for a closed loop that ends only when so many messages were sent. Connections that

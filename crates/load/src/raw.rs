@@ -35,8 +35,8 @@ impl RawLine {
             Some(server) => writeln!(
                 out,
                 "{timestamp_us},{client_id},{msg_id},{server},{client_created_at_us},{},{}",
-                timestamp_us - server,
-                server - client_created_at_us
+                timestamp_us.saturating_sub(*server),
+                server.saturating_sub(*client_created_at_us)
             ),
             // Nothing splits the round trip: all of it is the client's.
             None => writeln!(

@@ -78,10 +78,15 @@ impl Desk {
             }
         };
         // Where it answers nothing, any message of the run will do.
-        if opcode != plan.opcode(judged.seq.unwrap_or(0)) {
+        let has_opcode = opcode == plan.opcode(judged.seq.unwrap_or(0));
+        if !has_opcode {
             self.tally
                 .error("a reply has another opcode than its message");
         }
+        let judged = Judged {
+            intact: judged.intact && has_opcode,
+            ..judged
+        };
         let Some(seq) = judged.seq else {
             self.tally.counters.unexpected += 1;
             return;
@@ -162,8 +167,7 @@ fn judge_echo(echo: &EchoPayload, number: u32, ledger: &Ledger, payload: &[u8]) 
     }
     // Too small for a header: the first message in order that has this content.
     let matching = ledger
-        .awaiting_all()
-        .take(SEARCH_MAX)
+        .awaiting_some()
         .find(|&seq| echo.matches(number, seq, payload));
     let before = ledger.next_seq().checked_sub(1);
     let last = match ledger.oldest() {
@@ -246,8 +250,6 @@ fn raw_line(plan: &Plan, number: u32, seq: u64, created_at: u64, judged: Judged)
     }
 }
 
-/// Messages without a header that one reply is compared with.
-const SEARCH_MAX: usize = 64;
 /// A message carries the time before it is framed and is stamped with those it shares a write
 /// with, and a reply has the stamp of its turn: both ends of a round trip are off by less.
 const STAMP_SLACK_NS: u64 = 1_000_000;

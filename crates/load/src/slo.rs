@@ -141,7 +141,8 @@ fn parse_bound(metric: Metric, text: &str, is_in_us: bool) -> Option<f64> {
         MetricUnit::PerSecond => parse_count(text.strip_suffix("/s").unwrap_or(text).trim_end()),
         MetricUnit::Seconds => parse_ns(text, 1e9).map(|ns| ns / 1e9),
         MetricUnit::Share => match text.strip_suffix('%') {
-            Some(percent) => parse_count(percent.trim_end()).map(|percent| percent / 100.0),
+            // Read as it is written: 99.9 / 100 is not the number that is nearest to 0.999.
+            Some(percent) => parse_count(&format!("{}e-2", percent.trim_end())),
             None => parse_count(text),
         },
     }
@@ -282,6 +283,10 @@ mod tests {
         assert_eq!(told("server.cpu_per_message<6us"), "5.5 µs");
         assert_eq!(told("online_s<2s"), "1.5 s");
         assert_eq!(told("recovered>=99%"), "0.995");
+        for share in ["99.9", "99.99", "0.9", "1.1", "8.8"] {
+            let slo = Slo::parse(&format!("reach>={share}%")).unwrap();
+            assert_eq!(slo.bound, format!("{share}e-2").parse::<f64>().unwrap());
+        }
         for expression in [
             "lost<5ms",
             "rate>10MiB",

@@ -131,15 +131,21 @@ impl Tally {
 
     /// Counts an error; texts beyond [`KINDS_MAX`] share one entry.
     pub(crate) fn error(&mut self, text: &str) {
-        if let Some(count) = self.errors.get_mut(text) {
-            *count += 1;
-        } else if self.errors.len() < KINDS_MAX {
-            self.errors.insert(text.to_owned(), 1);
+        self.errors(text, 1);
+    }
+
+    /// Counts several. Peers choose what stands in close reasons, so that texts have no bound.
+    fn errors(&mut self, text: &str, count: u64) {
+        let is_known = self.errors.contains_key(text) || self.errors.len() < KINDS_MAX;
+        let text = if is_known {
+            text
         } else {
-            *self
-                .errors
-                .entry("further kinds of errors".to_owned())
-                .or_insert(0) += 1;
+            "further kinds of errors"
+        };
+        if let Some(known) = self.errors.get_mut(text) {
+            *known += count;
+        } else {
+            self.errors.insert(text.to_owned(), count);
         }
     }
 
@@ -171,7 +177,7 @@ impl Tally {
         }
         self.counters.add(&other.counters);
         for (text, count) in &other.errors {
-            *self.errors.entry(text.clone()).or_insert(0) += count;
+            self.errors(text, *count);
         }
         for (&code, count) in &other.closes {
             *self.closes.entry(code).or_insert(0) += count;
@@ -525,6 +531,21 @@ mod tests {
         let (counted, recorded) = tally.occupancy.both_sides(&tally.service);
         assert_eq!(counted, 45.0 * MS as f64);
         assert!((recorded - counted).abs() < 0.001 * counted);
+    }
+
+    #[test]
+    fn the_texts_of_errors_are_bounded_over_the_whole_run() {
+        let mut total = Tally::default();
+        for second in 0..3 {
+            let mut tally = Tally::default();
+            for number in 0..KINDS_MAX {
+                tally.error(&format!("{second} {number}"));
+            }
+            total.merge(&tally);
+        }
+        assert_eq!(total.errors.len(), KINDS_MAX + 1);
+        let further = total.errors["further kinds of errors"];
+        assert_eq!(further, 2 * KINDS_MAX as u64);
     }
 
     #[test]

@@ -91,6 +91,8 @@ pub(crate) struct Worker<D> {
     /// 0 until sending has ended.
     sending_end_ns: u64,
     died_ns: Option<u64>,
+    /// Whether a connection was given up with messages left in its schedule.
+    is_cut_off: bool,
     stalled: bool,
 }
 
@@ -162,12 +164,15 @@ impl<D: Driver> Worker<D> {
             unsent_ready: 0,
             sending_end_ns: 0,
             died_ns: None,
+            is_cut_off: false,
             stalled: false,
         }
     }
 
     /// Runs to the end and reports it.
     pub(crate) fn run(mut self) {
+        // Without a barrier sending begins at once, whenever the first connection is due.
+        self.advance();
         while self.stage != Stage::Done {
             let until = Time::from_nanos(self.next_moment_ns());
             if let Err(error) = self.driver.wait(Some(until)) {
@@ -226,7 +231,9 @@ impl<D: Driver> Worker<D> {
         match self.stage {
             Stage::Sending => moment_ns.min(self.desk.next_due_ns()).min(self.end_ns()),
             // Nothing more comes that would wake it.
-            Stage::Draining if self.is_settled() => self.silence_end_ns.max(self.now_ns),
+            Stage::Draining if self.silence_end_ns > 0 || self.is_settled() => {
+                self.silence_end_ns.max(self.now_ns)
+            }
             Stage::Draining => moment_ns
                 .min(self.desk.next_held_ns())
                 .min(self.next_look_ns()),
@@ -330,7 +337,8 @@ impl<D: Driver> Worker<D> {
         if self.stage <= Stage::Sending {
             self.settle();
         }
-        let is_drained = self.stage == Stage::Draining && self.has_looked_around();
+        let is_over = self.is_settled() || dead || self.now_ns >= self.stage_end_ns;
+        let is_drained = self.stage == Stage::Draining && is_over && self.has_looked_around();
         match self.stage {
             Stage::Waiting => {
                 if stopped {
@@ -341,18 +349,17 @@ impl<D: Driver> Worker<D> {
                 }
             }
             Stage::Sending if dead => {
-                self.died_ns = (!self.is_sending_over()).then_some(self.now_ns);
+                let has_died = self.is_cut_off || !self.is_sending_over();
+                self.died_ns = has_died.then_some(self.now_ns);
                 self.leave_sending(0);
             }
             Stage::Sending if stopped => {
-                self.leave_sending(self.plan.drain_ns.min(STOP_PATIENCE_NS));
+                self.leave_sending(self.plan.drain_ns.min(self.stop_patience_ns()));
             }
             Stage::Sending if self.is_sending_over() => self.leave_sending(self.plan.drain_ns),
-            Stage::Draining if dead || is_drained || self.now_ns >= self.stage_end_ns => {
-                self.enter_closing();
-            }
+            Stage::Draining if is_drained => self.enter_closing(),
             Stage::Draining if stopped => {
-                let end_ns = self.now_ns.saturating_add(STOP_PATIENCE_NS);
+                let end_ns = self.now_ns.saturating_add(self.stop_patience_ns());
                 self.stage_end_ns = self.stage_end_ns.min(end_ns);
             }
             Stage::Closing => self.advance_closing(),
@@ -421,7 +428,7 @@ impl<D: Driver> Worker<D> {
     fn enter_sending(&mut self) {
         self.enter(Stage::Sending);
         let start_ns = self.start_ns();
-        self.beat_ns = start_ns + BEAT_NS;
+        self.beat_ns = start_ns.max(self.now_ns) + BEAT_NS;
         self.snapshot_ns = start_ns + SECOND_NS;
         self.cpu_start = ThreadCpu::read();
         self.cpu_second = self.cpu_start;
@@ -462,6 +469,7 @@ impl<D: Driver> Worker<D> {
         self.beat_ns = NEVER;
         self.stage_end_ns = self.now_ns + CLOSE_PATIENCE_NS;
         self.next_connect = self.clients.len();
+        self.resume_silent();
         for index in 0..self.clients.len() {
             if let Some(session) = &mut self.clients[index].session {
                 session.close(CloseCode::NORMAL, CLOSE_REASON);
@@ -535,6 +543,11 @@ impl<D: Driver> Worker<D> {
         self.desk.tally.occupancy.in_flight() == 0
             && self.desk.next_held_ns() == NEVER
             && self.has_heard_all()
+    }
+
+    /// How long replies are awaited after a stop from outside, that of the stand-in link included.
+    fn stop_patience_ns(&self) -> u64 {
+        STOP_PATIENCE_NS.saturating_add(2 * self.plan.link_delay_ns)
     }
 
     fn start_ns(&self) -> u64 {

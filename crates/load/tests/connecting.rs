@@ -85,6 +85,33 @@ fn without_a_barrier_each_sends_as_soon_as_it_is_open() {
     }
 }
 
+/// Neither is the time that others of its thread are not due for yet, nor does it last longer.
+#[test]
+fn without_a_barrier_a_thread_whose_connections_come_late_is_not_late() {
+    let peer = Peer::start(Fault::None);
+    let begun = Instant::now();
+    let outcome = peer.load(|settings| {
+        settings.connections = 2;
+        settings.threads = 2;
+        settings.barrier = false;
+        settings.connect_group = Some(ConnectGroup {
+            connections: 1,
+            every: Duration::from_secs(30),
+        });
+        settings.stop = Stop::After(Duration::from_secs(2));
+    });
+    assert!(
+        begun.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(outcome.cell.connects.ok, 1);
+    let seconds = outcome.cell.intervals.iter().map(|it| it.length_s);
+    assert!(seconds.clone().all(|length_s| length_s < 1.5), "{:?}", {
+        seconds.collect::<Vec<_>>()
+    });
+}
+
 #[test]
 fn groups_of_connections_are_made_one_after_the_other() {
     let every = Duration::from_millis(800);

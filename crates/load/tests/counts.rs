@@ -149,6 +149,15 @@ fn doubled_replies_are_duplicates_exactly() {
 }
 
 #[test]
+fn replies_with_another_opcode_are_wrong() {
+    let peer = Peer::start(Fault::Binary);
+    let outcome = peer.load(|settings| settings.stop = Stop::Messages(100));
+    let messages = outcome.cell.messages;
+    assert_eq!((messages.corrupt, messages.lost), (100, 0), "{messages:?}");
+    assert_ne!(outcome.verdict(), Verdict::Valid);
+}
+
+#[test]
 fn altered_replies_are_corrupt_exactly_and_not_lost_as_well() {
     for fault in [Fault::AlterLast(10), Fault::AlterFirst(10)] {
         let peer = Peer::start(fault);

@@ -106,6 +106,53 @@ fn a_server_that_dies_ends_the_run_early() {
 }
 
 #[test]
+fn a_server_that_dies_before_a_schedule_ends_has_died() {
+    let batches = Pacing::Batches {
+        batch: 10,
+        wait: Duration::from_millis(100),
+        batches: 60,
+        in_flight: None,
+    };
+    for (pacing, stop) in [
+        (open(2000.0, None), Stop::Messages(10_000)),
+        (batches, Stop::Schedule),
+    ] {
+        let peer = Peer::start(Fault::DieAfter(300));
+        let outcome = peer.load(|settings| {
+            settings.pacing = pacing;
+            settings.stop = stop;
+        });
+        let Ending::Died(sentence) = &outcome.ending else {
+            panic!("{:?}", outcome.ending);
+        };
+        assert!(
+            sentence.contains("every connection was lost after"),
+            "{sentence}"
+        );
+        assert_eq!(outcome.verdict(), Verdict::Invalid);
+    }
+}
+
+#[test]
+fn connections_that_are_lost_before_the_first_message_are_lost() {
+    let peer = Peer::start(Fault::CutAtOnce);
+    let outcome = peer.load(|settings| {
+        settings.pacing = Pacing::Hold;
+        settings.stop = Stop::After(Duration::from_secs(60));
+    });
+    let Ending::Died(sentence) = &outcome.ending else {
+        panic!("{:?}", outcome.ending);
+    };
+    assert!(
+        sentence.starts_with("every connection was lost before the first message"),
+        "{sentence}"
+    );
+    let connects = outcome.cell.connects;
+    assert_eq!((connects.ok, connects.disconnected), (10, 10));
+    assert_eq!(outcome.verdict(), Verdict::Invalid);
+}
+
+#[test]
 fn a_server_that_closes_is_counted_by_its_code() {
     let peer = Peer::start(Fault::CloseAfter(100));
     let outcome = peer.load(|settings| settings.stop = Stop::After(Duration::from_secs(60)));

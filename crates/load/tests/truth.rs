@@ -5,7 +5,7 @@ mod peer;
 use std::time::Duration;
 
 use moonwire_load::{Pacing, Stop, TimeUnit, Workload};
-use peer::{Fault, Peer, open};
+use peer::{Fault, Peer, closed, open};
 
 /// A server that does nothing for 200 ms in every second: a fifth of all messages is due
 /// meanwhile, evenly, so that the 90th percentile of all is the middle of those. Rates and bounds
@@ -126,6 +126,35 @@ fn the_stand_in_link_slows_a_closed_loop() {
         "{:?}",
         outcome.cell.rate
     );
+}
+
+/// Each of eight messages in flight waits for those before it, from when its slot was free.
+#[test]
+fn a_closed_loop_counts_the_wait_for_room_in_the_socket() {
+    let peer = Peer::start(Fault::Stall(
+        Duration::from_millis(300),
+        Duration::from_millis(200),
+    ));
+    let outcome = peer.load(|settings| {
+        settings.connections = 1;
+        settings.workload = Workload::Echo {
+            size: 4 << 20,
+            binary: true,
+        };
+        settings.pacing = closed(8);
+        settings.stop = Stop::Messages(24);
+        settings.drain = Duration::from_secs(20);
+    });
+    let messages = &outcome.cell.messages;
+    assert_eq!((messages.sent, messages.lost), (24, 0), "{messages:?}");
+    assert!(
+        messages.backpressured > 0 && messages.backpressured <= 24,
+        "{messages:?}"
+    );
+    let waited_ns = outcome.cell.latency.slot_wait.max_ns().unwrap();
+    assert!(waited_ns > 100_000_000, "{waited_ns} ns");
+    let response = &outcome.cell.latency.response;
+    assert!(response.max_ns().unwrap() >= waited_ns);
 }
 
 #[test]

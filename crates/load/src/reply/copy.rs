@@ -49,7 +49,12 @@ impl Desk {
             self.tally.counters.unexpected += 1;
             return;
         };
-        if opcode != plan.opcode(seq) {
+        if programme.was_never_sent(publisher, seq) {
+            self.tally.counters.unexpected += 1;
+            return;
+        }
+        let has_opcode = opcode == plan.opcode(seq);
+        if !has_opcode {
             self.tally
                 .error("a copy has another opcode than its message");
         }
@@ -61,20 +66,24 @@ impl Desk {
             return;
         }
         self.heard += 1;
-        self.tally.counters.corrupt += u64::from(!intact);
-        if let Some(copy) = programme.hear(publisher, seq, at_ns) {
-            self.tally.heard(&copy);
-            if publisher != number {
-                self.stages.received(at_ns.saturating_sub(copy.delivery_ns));
-            }
+        self.tally.counters.corrupt += u64::from(!intact || !has_opcode);
+        let copy = programme.hear(publisher, seq, at_ns);
+        if let Some(copy) = &copy {
+            self.tally.heard(copy);
         }
-        if publisher != number {
-            self.tally.counters.received += 1;
-            self.tally.counters.distinct += 1;
-            self.tally.counters.reordered += u64::from(heard == Heard::Late);
-            return;
+        if publisher == number {
+            return self.take_own_copy(plan, index, track, seq, at_ns);
         }
-        // Its own copy is what a publisher waits for.
+        if let Some(copy) = copy {
+            self.stages.received(at_ns.saturating_sub(copy.delivery_ns));
+        }
+        self.tally.counters.received += 1;
+        self.tally.counters.distinct += 1;
+        self.tally.counters.reordered += u64::from(heard == Heard::Late);
+    }
+
+    /// Takes what a publisher waits for: its own copy.
+    fn take_own_copy(&mut self, plan: &Plan, index: u32, track: &mut Track, seq: u64, at_ns: u64) {
         match track.ledger.settle(seq) {
             Settled::Reply(reply) => {
                 self.replied(&reply, at_ns);

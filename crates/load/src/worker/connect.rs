@@ -201,8 +201,7 @@ impl<D: Driver> Worker<D> {
                 self.release_handshake();
             }
             State::Up | State::Leaving => {
-                let early = matches!(self.stage, Stage::Sending | Stage::Draining)
-                    && client.state == State::Up;
+                let early = self.stage < Stage::Closing && client.state == State::Up;
                 client.state = State::Ended;
                 if early && !self.plan.is_silent(client.number) {
                     self.desk.tally.counters.disconnected += 1;
@@ -212,7 +211,9 @@ impl<D: Driver> Worker<D> {
                 self.shared.online.fetch_sub(1, Ordering::Relaxed);
                 client.track.blocked = false;
                 client.track.due_ns = NEVER;
-                client.track.owed = 0;
+                client.track.owed.clear();
+                client.track.is_ledger_full = false;
+                client.track.needs_room = false;
                 client.track.parked.clear();
                 self.up -= 1;
                 for wire_ns in client.track.ledger.abandon() {
@@ -238,6 +239,7 @@ impl<D: Driver> Worker<D> {
             }
             Some(_) | None => {
                 client.state = State::Down;
+                self.is_cut_off |= client.track.unfinished;
                 self.desk.finish_client(&mut client.track);
                 self.alive -= 1;
             }
@@ -271,6 +273,11 @@ impl<D: Driver> Worker<D> {
         match session.flush(&mut self.driver) {
             Flushed::Open => {
                 let deadline = session.deadline();
+                // What went out at once is told by no completion.
+                if client.track.needs_room && session.write_queue_bytes() == 0 {
+                    let now_ns = self.now_ns;
+                    self.desk.unblock(index, &mut client.track, now_ns);
+                }
                 // What an open session is to do at once: end, because it cannot send any more.
                 if !session.is_open() || deadline == Some(Time::default()) {
                     self.timers.arm(index, deadline);

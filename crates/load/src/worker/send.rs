@@ -38,16 +38,18 @@ impl<D: Driver> Worker<D> {
             let Some((due_ns, index)) = self.desk.first_due(now_ns) else {
                 break;
             };
-            if writing != Some(index) {
-                if writes == WRITES_PER_TURN {
-                    break;
-                }
+            let is_other = writing != Some(index);
+            if is_other && writes == WRITES_PER_TURN {
+                break;
+            }
+            // Before the write, after which another entry may be the first.
+            self.desk.drop_first_due();
+            if is_other {
                 writes += 1;
                 if let Some(before) = writing.replace(index) {
                     now_ns = self.write(before, now_ns);
                 }
             }
-            self.desk.drop_first_due();
             self.enqueue(index, due_ns, now_ns);
         }
         if let Some(index) = writing {
@@ -64,7 +66,7 @@ impl<D: Driver> Worker<D> {
             if self.plan.link_delay_ns == 0
                 && let Err(error) = self.hand_over(index, seq, created_at)
             {
-                self.put_off(index, error);
+                self.put_off(index, seq, due_ns, error);
                 return;
             }
             self.outgoing.push(Outgoing {
@@ -105,18 +107,28 @@ impl<D: Driver> Worker<D> {
         let is_up = client.state == State::Up;
         let track = &mut client.track;
         let in_flight = track.ledger.in_flight() as usize + self.outgoing.len();
-        let has_slot = in_flight < self.plan.in_flight_max as usize && !track.ledger.is_full();
+        let has_slot = in_flight < self.plan.in_flight_max as usize;
+        let is_full = track.ledger.is_full();
         if self.plan.is_closed() {
             // A slot of an earlier connection is stale, and so is one after the end.
             let valid = is_up && has_slot && due_ns >= track.up_ns && due_ns < end_ns;
+            if valid && (is_full || track.blocked) {
+                // It waits behind those that wait already.
+                track.is_ledger_full |= is_full;
+                track.blocked = true;
+                track.owed.push_back(due_ns);
+                return None;
+            }
+            let ready_ns = track.ready_ns.max(due_ns);
             if !self.plan.is_short_lived() {
-                return (valid && self.desk.spend(index)).then_some((due_ns, due_ns));
+                return (valid && self.desk.spend(index)).then_some((due_ns, ready_ns));
             }
             // These have messages of their own, which no other connection can send.
             let left = track.quota.checked_sub(1).filter(|_| valid)?;
             track.quota = left;
-            return Some((due_ns, due_ns));
+            return Some((due_ns, ready_ns));
         }
+        let has_slot = has_slot && !is_full;
         if track.due_ns != due_ns {
             return None;
         }
@@ -155,18 +167,20 @@ impl<D: Driver> Worker<D> {
     }
 
     /// The socket takes no more now: the message keeps its intended time and waits.
-    fn put_off(&mut self, index: u32, error: SendError) {
+    fn put_off(&mut self, index: u32, seq: u64, due_ns: u64, error: SendError) {
         let track = &mut self.clients[index as usize].track;
         track.blocked = true;
+        track.needs_room = true;
+        let is_first = std::mem::replace(&mut track.put_off_seq, seq) != seq;
         if self.plan.is_closed() {
-            track.owed += 1;
+            track.owed.push_back(due_ns);
             if self.plan.is_short_lived() {
                 track.quota += 1;
             } else {
                 self.desk.refund(self.now_ns);
             }
         }
-        if error == SendError::QueueFull {
+        if error == SendError::QueueFull && is_first {
             self.desk.tally.counters.backpressured += 1;
         }
     }

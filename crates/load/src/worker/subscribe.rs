@@ -44,24 +44,28 @@ impl<D: Driver> Worker<D> {
         is_up && self.plan.is_silent(client.number)
     }
 
-    /// True when all has been heard, and those that did not read have had the time to read that the
-    /// server has ended them.
+    /// True when those that did not read have had the time to read that the server has ended them.
+    /// To be asked once nothing more is awaited from the others.
     pub(super) fn has_looked_around(&mut self) -> bool {
-        if !self.is_settled() {
-            return false;
-        }
-        let has_silent = self.plan.scenario.fan_out.is_some_and(|it| it.silent > 0);
+        let is_open = |client: &Client| client.session.is_some();
+        let is_silent = |client: &Client| self.plan.is_silent(client.number);
+        let has_silent = self.clients.iter().any(|it| is_silent(it) && is_open(it));
         if has_silent && self.silence_end_ns == 0 {
             self.silence_end_ns = self.now_ns + SECOND_NS;
-            for client in &self.clients {
-                if let Some(session) = &client.session
-                    && self.plan.is_silent(client.number)
-                {
-                    self.driver.resume_receive(session.socket());
-                }
+            self.resume_silent();
+        }
+        !has_silent || self.now_ns >= self.silence_end_ns
+    }
+
+    /// Lets those read that did not.
+    pub(super) fn resume_silent(&mut self) {
+        for client in &self.clients {
+            if let Some(session) = &client.session
+                && self.plan.is_silent(client.number)
+            {
+                self.driver.resume_receive(session.socket());
             }
         }
-        self.now_ns >= self.silence_end_ns
     }
 
     /// True when its listeners have heard all that there is, and nothing more is coming.

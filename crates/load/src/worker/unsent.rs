@@ -1,5 +1,7 @@
 //! What each connection sent, and what was due and is not sent when sending ends.
 
+use std::sync::atomic::Ordering;
+
 use moonwire_net::Driver;
 
 use super::Worker;
@@ -19,9 +21,13 @@ impl<D: Driver> Worker<D> {
             self.unsent_waiting += self.unsent_down;
             return;
         }
-        if self.plan.is_counted() {
+        // Who stops a run from outside waits for no number of messages.
+        let is_counted = self.plan.is_counted() && !self.shared.stop.load(Ordering::Acquire);
+        if is_counted {
             // What a closed loop did not come to, because its peer did not answer.
-            self.unsent_waiting += self.desk.budget();
+            let budget = self.desk.budget();
+            self.unsent_waiting += budget;
+            self.unsent_down += if self.up == 0 { budget } else { 0 };
         }
         let schedule = &self.plan.schedule;
         for client in &self.clients {
@@ -29,9 +35,7 @@ impl<D: Driver> Worker<D> {
             let due = match &track.cursor {
                 Some(cursor) => schedule.due_before(*number, cursor, until_ns),
                 // It never came up, and its messages were due nevertheless.
-                None if self.plan.is_closed() && self.plan.is_counted() => {
-                    schedule.join(*number, 0).left()
-                }
+                None if self.plan.is_closed() && is_counted => schedule.join(*number, 0).left(),
                 None => schedule.due_before(*number, &schedule.join(*number, 0), until_ns),
             };
             // Those of a stage that did not come are unsent, too.

@@ -25,6 +25,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Barrier;
 use tokio_tungstenite::accept_async;
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
 /// What is wrong with a server. "One in `n`" counts all messages of the server.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +46,10 @@ pub(crate) enum Fault {
     Stall(Duration, Duration),
     /// Every connection is closed with 1011 after so many messages of the server.
     CloseAfter(u64),
+    /// Every connection is dropped as soon as it is made.
+    CutAtOnce,
+    /// Texts are answered in binary messages.
+    Binary,
     /// The process dies after so many messages: every socket is gone at once.
     DieAfter(u64),
     /// The first connection only is cut off after so many messages.
@@ -267,11 +273,22 @@ async fn delay(number: u64, state: &State) {
     }
 }
 
+/// What a server says that goes wrong.
+fn farewell() -> CloseFrame {
+    CloseFrame {
+        code: CloseCode::Error,
+        reason: "".into(),
+    }
+}
+
 type Failure = tokio_tungstenite::tungstenite::Error;
 
 async fn talk(stream: TcpStream, state: Arc<State>) -> Result<(), Failure> {
     let mut socket = accept_async(stream).await?;
     let first = state.connections.fetch_add(1, Ordering::SeqCst) == 0;
+    if let Fault::CutAtOnce = state.fault {
+        return Ok(());
+    }
     if let (Fault::DeafToFirst, true) = (state.fault, first) {
         std::future::pending::<()>().await;
     }
@@ -290,6 +307,7 @@ async fn talk(stream: TcpStream, state: Arc<State>) -> Result<(), Failure> {
         match state.fault {
             Fault::Silent => {}
             Fault::Drop(every) if hit(every) => {}
+            Fault::Binary => socket.send(Message::binary(message.into_data())).await?,
             Fault::Double(every) if hit(every) => {
                 socket.feed(message.clone()).await?;
                 socket.send(message).await?;
@@ -300,16 +318,7 @@ async fn talk(stream: TcpStream, state: Arc<State>) -> Result<(), Failure> {
             Fault::AlterFirst(every) if hit(every) => {
                 socket.send(altered(&message, true)).await?;
             }
-            Fault::CloseAfter(count) if number >= count => {
-                use tokio_tungstenite::tungstenite::protocol::{CloseFrame, frame::coding};
-                let code = coding::CloseCode::Error;
-                socket
-                    .close(Some(CloseFrame {
-                        code,
-                        reason: "".into(),
-                    }))
-                    .await?;
-            }
+            Fault::CloseAfter(count) if number >= count => socket.close(Some(farewell())).await?,
             Fault::DieAfter(count) if number >= count => state.dead.store(true, Ordering::SeqCst),
             Fault::CutFirstAfter(count) if first && number >= count => return Ok(()),
             Fault::Keep => {
