@@ -343,7 +343,6 @@ impl Crew {
     }
 }
 
-/// Pins the calling thread, if the scenario says where.
 /// Puts this thread into a control group: whoever writes `0` is meant.
 fn join(group: Option<&Path>) -> std::io::Result<()> {
     match group {
@@ -355,6 +354,7 @@ fn join(group: Option<&Path>) -> std::io::Result<()> {
     }
 }
 
+/// Pins the calling thread, if the scenario says where.
 fn pin(processors: &[usize], number: u32) {
     if processors.is_empty() {
         return;

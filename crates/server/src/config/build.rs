@@ -45,11 +45,13 @@ pub(super) fn config(text: &Text<'_>, overrides: &Overrides) -> Result<Config, C
     }
     fit_write_queue(text, &file.limits, &services, &mut limits)?;
     fit_memory(text, &file.limits, &services, &mut limits)?;
+    // What cannot be read is refused even where nobody listens.
+    let mut listen = listen(text, &file.server, overrides)?;
+    if workers == 0 {
+        listen.clear();
+    }
     Ok(Config {
-        listen: match workers {
-            0 => Vec::new(),
-            _ => listen(text, &file.server, overrides)?,
-        },
+        listen,
         remarks: unused_listen(text, &file.server, workers)
             .into_iter()
             .collect(),

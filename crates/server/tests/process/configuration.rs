@@ -437,15 +437,16 @@ fn services_are_checked() {
 
 #[test]
 fn addresses_are_checked() {
-    let folder = Folder::new(
-        "[server]\nlisten = ['127.0.0.1:1', 'localhost']\n[services.echo]\ntarget = '/echo'\n",
-    );
-    let error = Config::load(&folder.path().join("moonwire.toml"), &Overrides::default());
-    let sentence = error.unwrap_err().to_string();
-    assert!(
-        sentence.contains("moonwire.toml:2: `localhost` is not an address"),
-        "{sentence}"
-    );
+    let (echo, ticker) = ("echo]\ntarget = '/echo'", "ticker]\nstandalone = true");
+    for (more, service, line) in [("", echo, 2), ("workers = 0\n", ticker, 3)] {
+        let listen = "listen = ['127.0.0.1:1', 'localhost']";
+        let text = format!("[server]\n{more}{listen}\n[services.{service}\n");
+        let folder = Folder::new(&text).app("ticker", "return {}");
+        let error = Config::load(&folder.path().join("moonwire.toml"), &Overrides::default());
+        let sentence = error.unwrap_err().to_string();
+        let expected = format!("moonwire.toml:{line}: `localhost` is not an address");
+        assert!(sentence.contains(&expected), "{sentence}");
+    }
 }
 
 #[test]
