@@ -81,10 +81,13 @@ impl Chart {
         let (width, height, right) = self.panel_size();
         let sheet_width = columns as f64 * (width + MARGIN_LEFT + right);
         let places = self.legend_places(sheet_width);
-        let head_height = match places.last() {
-            None => HEAD_HEIGHT,
-            Some((_, line)) => LEGEND_HEAD_HEIGHT + *line as f64 * LEGEND_LINE_HEIGHT,
-        };
+        let subtitle = wrapped(&self.subtitle, sheet_width - 2.0 * HEAD_LEFT, "");
+        let more_height = (subtitle.len() - 1) as f64 * LEGEND_LINE_HEIGHT;
+        let head_height = more_height
+            + match places.last() {
+                None => HEAD_HEIGHT,
+                Some((_, line)) => LEGEND_HEAD_HEIGHT + *line as f64 * LEGEND_LINE_HEIGHT,
+            };
         let title_lines = self
             .panels
             .iter()
@@ -94,7 +97,7 @@ impl Chart {
         let row_height = height + margin_top + MARGIN_BOTTOM;
         let sheet_height = head_height + rows as f64 * row_height;
         let mut svg = sheet(sheet_width, sheet_height);
-        self.head(&mut svg, &places);
+        self.head(&mut svg, &subtitle, &places);
         for (index, panel) in self.panels.iter().enumerate() {
             let (row, column) = (index / columns, index % columns);
             let frame = Frame {
@@ -124,7 +127,7 @@ impl Chart {
         places
     }
 
-    fn head(&self, svg: &mut String, places: &[(f64, usize)]) {
+    fn head(&self, svg: &mut String, subtitle: &[String], places: &[(f64, usize)]) {
         let left = HEAD_LEFT;
         text(
             svg,
@@ -133,15 +136,14 @@ impl Chart {
             &self.title,
             "font-size=\"17\" font-weight=\"bold\"",
         );
-        text(
-            svg,
-            (left, 50.0),
-            "start",
-            &self.subtitle,
-            &format!("fill=\"{FAINT_INK}\""),
-        );
+        let faint = format!("fill=\"{FAINT_INK}\"");
+        let mut y = 50.0;
+        for line in subtitle {
+            text(svg, (left, y), "start", line, &faint);
+            y += LEGEND_LINE_HEIGHT;
+        }
         for ((name, color), (x, line)) in self.legend.iter().zip(places) {
-            let y = 65.0 + *line as f64 * LEGEND_LINE_HEIGHT;
+            let y = y - 3.0 + *line as f64 * LEGEND_LINE_HEIGHT;
             put(
                 svg,
                 format_args!(
@@ -527,11 +529,11 @@ mod tests {
     /// Above and below a line of text, some of a letter's height is left.
     #[test]
     fn a_legend_of_any_length_lies_between_the_subtitle_and_the_first_title() {
-        for entries in [1, 40] {
+        for (entries, more) in [(1, ""), (40, ""), (3, &*" and so on".repeat(40))] {
             let legend = (0..entries).map(|_| ("legend".to_owned(), "#000000"));
             let chart = Chart {
                 title: "title".to_owned(),
-                subtitle: "subtitle".to_owned(),
+                subtitle: format!("{more} subtitle"),
                 legend: legend.collect(),
                 panels: vec![Panel {
                     title: "panel".to_owned(),
@@ -545,7 +547,7 @@ mod tests {
             let baselines = |word: &str| {
                 let lines = svg
                     .lines()
-                    .filter(|line| line.contains(&format!(">{word}<")));
+                    .filter(|line| line.contains(&format!("{word}<")));
                 let y = lines.map(|line| line.split("y=\"").nth(1).unwrap().split('"').next());
                 y.map(|y| y.unwrap().parse::<f64>().unwrap())
                     .collect::<Vec<_>>()
