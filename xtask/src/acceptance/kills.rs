@@ -137,16 +137,15 @@ fn killed(programs: &Programs, case: &Case, victim: Victim, out: &Path) -> Resul
 }
 
 fn kill_and_wait(lab: &mut Child, victim: Victim, at_work: Duration) -> Result<()> {
-    let server = await_child(lab, "serve")?;
-    let proxy = match victim {
-        Victim::Proxy => Some(await_child(lab, "nginx")?),
-        Victim::Server | Victim::Lab => None,
+    let server = await_child(lab, "a server", |command| command.contains(" serve "))?;
+    let pid = match victim {
+        Victim::Proxy => await_child(lab, PROXY, is_proxy)?,
+        Victim::Server | Victim::Lab => server,
     };
     std::thread::sleep(at_work);
     match victim {
         Victim::Lab => lab.kill()?,
-        Victim::Server => kill(server)?,
-        Victim::Proxy => kill(proxy.context("no proxy")?)?,
+        Victim::Server | Victim::Proxy => kill(pid)?,
     }
     let deadline = Instant::now() + LAB_END_MAX;
     while lab.try_wait()?.is_none() {
@@ -159,36 +158,50 @@ fn kill_and_wait(lab: &mut Child, victim: Victim, at_work: Duration) -> Result<(
     Ok(())
 }
 
-/// What a result says of the victim.
+/// What a result says of the victim, by its name.
 fn said(run: &Value, victim: Victim) -> Option<String> {
-    if victim == Victim::Lab {
-        let partial = run.pointer("/environment/notes/partial")?;
-        return partial.as_str().map(str::to_owned);
-    }
+    let name = match victim {
+        Victim::Lab => {
+            let partial = run.pointer("/environment/notes/partial")?;
+            return partial.as_str().map(str::to_owned);
+        }
+        Victim::Server => "moonwire: ",
+        Victim::Proxy => "nginx: ",
+    };
     let cells = run["cells"].as_array()?;
     let of_cell = |cell: &Value| {
         let died = cell.pointer("/server/died").and_then(Value::as_str);
         let early = cell["ended_early"].as_str();
         died.or(early).map(str::to_owned)
     };
-    cells.iter().find_map(of_cell)
+    let sentence = cells.iter().find_map(of_cell)?;
+    sentence.starts_with(name).then_some(sentence)
 }
 
-/// The child of a process whose command line has this word.
-fn await_child(lab: &mut Child, word: &str) -> Result<i32> {
+/// Whether this is the command line of the proxy. Those of the servers behind it name a folder that
+/// is named after it.
+fn is_proxy(command: &str) -> bool {
+    let program = command.split(' ').next().unwrap_or_default();
+    let name = program.rsplit('/').next().unwrap_or_default();
+    // It changes its own to `nginx: master process`.
+    name.trim_end_matches(':') == PROXY
+}
+
+/// The child of a process with such a command line.
+fn await_child(lab: &mut Child, who: &str, is_it: impl Fn(&str) -> bool) -> Result<i32> {
     let deadline = Instant::now() + START_MAX;
     while Instant::now() < deadline {
         ensure!(lab.try_wait()?.is_none(), "the lab has ended at once");
         let own = lab.id().to_string();
         for (pid, command) in processes() {
-            let is_meant = command.contains(word) && !command.contains(NULL_SERVER);
+            let is_meant = is_it(&command) && !command.contains(NULL_SERVER);
             if is_meant && parent(pid).as_deref() == Some(own.as_str()) {
                 return Ok(pid);
             }
         }
         std::thread::sleep(LOOK);
     }
-    anyhow::bail!("nobody with `{word}` was started in {START_MAX:?}")
+    anyhow::bail!("{who} was not started in {START_MAX:?}")
 }
 
 /// The command lines of those that this lab has started, and that are still there.
@@ -239,6 +252,8 @@ fn kill(pid: i32) -> Result<()> {
     Ok(())
 }
 
+/// The program of the proxies that take part.
+const PROXY: &str = "nginx";
 /// What the generator is measured against before the rounds: it is gone when they begin.
 const NULL_SERVER: &str = "null-server";
 /// The variable that tells the processes of one lab from all others.
