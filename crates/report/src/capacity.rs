@@ -10,6 +10,7 @@ use crate::battle::Section;
 use crate::cell::Cell;
 use crate::chart::{Chart, Mark, Panel};
 use crate::format;
+use crate::histogram::Histogram;
 use crate::lineup::Lineup;
 use crate::plots::Plot;
 use crate::quantiles::{Quantiles, microseconds};
@@ -128,15 +129,21 @@ pub(crate) fn plots(run: &Run) -> Vec<Plot> {
         for (contestant, searches) in of_scheme {
             let color = lineup.color(contestant);
             for (quantile, width) in [(0.5, 1.2), (0.99, 2.4)] {
-                let points = curve(run, searches, quantile);
+                let points = points(run, searches, quantile);
                 for &(x, y) in &points {
                     low = (low.0.min(x), low.1.min(y));
                     high = (high.0.max(x), high.1.max(y));
                 }
+                let line = curve(run, searches, quantile);
                 marks.push(Mark::Line {
-                    points: points.into_iter().map(Some).collect(),
+                    points: line.into_iter().map(Some).collect(),
                     color,
                     width,
+                });
+                marks.push(Mark::Dots {
+                    points,
+                    color,
+                    radius: width + 1.0,
                 });
             }
             let rings = searches.iter().filter_map(|it| passed(run, it));
@@ -166,8 +173,9 @@ pub(crate) fn plots(run: &Run) -> Vec<Plot> {
     }
     let chart = Chart {
         title: "Latency against load".to_owned(),
-        subtitle: "Every try of the searches, those that failed too; rings are the p99 of the \
-                   highest loads that passed"
+        subtitle: "A dot for every try of the searches, those that failed too; lines go through \
+                   all samples of a load together; rings are the p99 of the highest loads that \
+                   passed"
             .to_owned(),
         legend,
         panels,
@@ -356,23 +364,36 @@ fn used(cpu: Option<(f64, f64)>) -> String {
     })
 }
 
-/// A quantile of the response time by load, microseconds; where one was tried more than once, the
-/// median of them.
+/// A quantile of the response time of each try, microseconds, by its load.
+fn points(run: &Run, searches: &[&Capacity], quantile: f64) -> Vec<(f64, f64)> {
+    let tries = searches.iter().flat_map(|capacity| {
+        let tries = tries(run, capacity).into_iter();
+        tries.map(|cell| (capacity.over.value(cell), &cell.latency.response))
+    });
+    let point = |(load, histogram): (f64, &Histogram)| {
+        let value_ns = histogram.quantile_ns(quantile)?;
+        Some((load, microseconds(value_ns as f64)))
+    };
+    tries.filter_map(point).collect()
+}
+
+/// The same of all tries at a load together, by load.
 fn curve(run: &Run, searches: &[&Capacity], quantile: f64) -> Vec<(f64, f64)> {
-    let mut points: Vec<(f64, f64)> = Vec::new();
+    let mut merged: Vec<(f64, Histogram)> = Vec::new();
     for capacity in searches {
-        points.extend(tries(run, capacity).into_iter().filter_map(|cell| {
-            let value_ns = cell.latency.response.quantile_ns(quantile)?;
-            Some((capacity.over.value(cell), microseconds(value_ns as f64)))
-        }));
+        for cell in tries(run, capacity) {
+            let load = capacity.over.value(cell);
+            match merged.iter_mut().find(|(known, _)| *known == load) {
+                Some((_, all)) => all.merge(&cell.latency.response),
+                None => merged.push((load, cell.latency.response.clone())),
+            }
+        }
     }
-    points.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1)));
-    let same = points.chunk_by(|one, other| one.0 == other.0);
-    same.map(|tries| {
-        let values: Vec<f64> = tries.iter().map(|point| point.1).collect();
-        (tries[0].0, median(&values))
-    })
-    .collect()
+    merged.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let point = |(load, all): (f64, Histogram)| {
+        Some((load, microseconds(all.quantile_ns(quantile)? as f64)))
+    };
+    merged.into_iter().filter_map(point).collect()
 }
 
 /// The highest load that passed in a search, and the p99 of its last try there, microseconds.
@@ -489,11 +510,27 @@ mod tests {
     }
 
     #[test]
-    fn the_curve_has_each_load_once() {
+    fn every_try_is_drawn_and_the_curve_has_each_load_once() {
         let run = run();
-        let points = curve(&run, &[&run.capacities[0]], 0.5);
-        let loads: Vec<f64> = points.iter().map(|point| point.0).collect();
-        assert_eq!(loads, [1000.0, 2000.0, 4000.0]);
+        let searches = [&run.capacities[0]];
+        let of_load = |points: Vec<(f64, f64)>| -> Vec<(f64, f64)> {
+            let milliseconds = points
+                .into_iter()
+                .map(|(load, us)| (load, (us / 1e3).round()));
+            milliseconds.collect()
+        };
+        // Two tries at one load are two points, and no mean of them.
+        assert_eq!(
+            of_load(points(&run, &searches, 0.99)),
+            [(1000.0, 1.0), (2000.0, 2.0), (4000.0, 900.0), (2000.0, 4.0)]
+        );
+        assert_eq!(
+            of_load(curve(&run, &searches, 0.99)),
+            [(1000.0, 1.0), (2000.0, 4.0), (4000.0, 900.0)]
+        );
+        let svg = &plots(&run)[0].svg;
+        // Of the median and of the p99, and the ring.
+        assert_eq!(svg.matches("<circle").count(), 2 * 4 + 1, "{svg}");
         assert!(plots(&run)[0].svg.contains("Latency against load"));
     }
 }
