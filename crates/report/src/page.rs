@@ -22,6 +22,7 @@ use crate::verdict::Verdict;
 /// The page.
 pub fn html(run: &Run) -> String {
     let groups = Group::all(run);
+    let failed = objections::failed_thresholds(run);
     let mut first_cell = 0;
     let mut sections = contest_sections(run);
     for (index, group) in groups.iter().enumerate() {
@@ -32,8 +33,11 @@ pub fn html(run: &Run) -> String {
         include_str!("../assets/report.html"),
         &[
             ("title", &escaped(&sentences::title(run))),
-            ("verdict", &badge(run.verdict())),
-            ("reasons", &list(&objections::reasons(run))),
+            ("verdict", &(badge(run.verdict()) + &failed_badge(&failed))),
+            (
+                "reasons",
+                &(list(&failed) + &list(&objections::reasons(run))),
+            ),
             ("facts", &escaped(&facts(run))),
             ("groups", &sections),
             ("how_to_read", &escaped(&sentences::how_to_read(run))),
@@ -334,6 +338,14 @@ fn badge(verdict: Verdict) -> String {
     format!("<span class=\"badge {verdict}\">{verdict}</span>")
 }
 
+/// A run whose figures are to be believed may have broken what was asked of it.
+fn failed_badge(failed: &[String]) -> String {
+    match failed {
+        [] => String::new(),
+        _ => " <span class=\"badge FAILED\">THRESHOLD FAILED</span>".to_owned(),
+    }
+}
+
 fn list(items: &[String]) -> String {
     if items.is_empty() {
         return String::new();
@@ -372,6 +384,7 @@ fn definitions(pairs: &[(String, String)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::environment::Threshold;
     use crate::run::Content;
     use crate::sample;
 
@@ -416,6 +429,30 @@ mod tests {
         assert!(seen.contains("reason 11.") && !seen.contains("reason 12."));
         assert!(folded.contains("and 8 more") && folded.contains("reason 19."));
         assert!(!list(&reasons[..REASONS_SHOWN]).contains("details"));
+    }
+
+    #[test]
+    fn a_failed_threshold_is_at_the_top() {
+        let mut cell = sample::cell(100, 1.0, 2, 1);
+        let threshold = |expression: &str, passed| Threshold {
+            expression: expression.to_owned(),
+            actual: "1".to_owned(),
+            passed,
+        };
+        cell.thresholds = vec![threshold("leaks==0", false), threshold("lost==0", true)];
+        let page = |cell: &Cell| {
+            let page = html(&Run {
+                content: Content::Load(Box::new(cell.clone())),
+                ..Run::default()
+            });
+            page.split_once("<main>").unwrap().0.to_owned()
+        };
+        let head = page(&cell);
+        assert!(head.contains("THRESHOLD FAILED</span>"), "{head}");
+        assert!(head.contains("<li>threshold leaks==0 failed, found 1</li>"));
+        assert!(!head.contains("lost==0"));
+        cell.thresholds.remove(0);
+        assert!(!page(&cell).contains("THRESHOLD FAILED</span>"));
     }
 
     #[test]
