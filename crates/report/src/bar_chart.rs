@@ -123,7 +123,7 @@ impl BarChart {
                     y - 9.0
                 ),
             );
-            let said = "not ranked: the reason is below";
+            let said = "hatched: not ranked, the reason is below";
             text(svg, (MARGIN + 26.0, y), "start", said, "");
         }
     }

@@ -92,11 +92,17 @@ fn entry<'a>(standing: &Standing<'a>, all: &[Standing<'a>], rules: &Rules) -> En
         0 => standing.with_all_rounds(),
         _ => standing.clone(),
     };
-    // With too few rounds for everybody there is nothing to say of one of them.
-    if ranked == 0 || (ranked < ROUNDS_MIN && standing.ranked_of_all().1 >= ROUNDS_MIN) {
+    // What the tables do not rank is not drawn as if they did; one alone is ranked with nobody.
+    if ranked == 0 || (ranked < ROUNDS_MIN && all.len() > 1) {
+        let too_few = format!("not ranked with fewer than {ROUNDS_MIN} ranked rounds");
+        let objection = match standing.remark() {
+            Some(remark) if all.len() > 1 => format!("{too_few}; {remark}"),
+            Some(remark) => remark,
+            None => too_few,
+        };
         return Entry {
             standing: standing.clone(),
-            objection: standing.remark(),
+            objection: Some(objection),
             remark: None,
         };
     }
@@ -164,7 +170,7 @@ fn bars(metric: Metric, what: &str, fields: &[Load<'_>], lineup: &Lineup<'_>) ->
     };
     let chart = BarChart {
         title: format!("{metric}: {direction}"),
-        subtitle: "Values of all ranked rounds together, with their intervals of 95 %".to_owned(),
+        subtitle: format!("{SAMPLES}, with their intervals of 95 %"),
         axis: Axis::linear("", unit, 0.0, high),
         panels,
         remarks: remarks.lines(),
@@ -247,9 +253,7 @@ fn percentiles(latency: Latency, fields: &[Load<'_>], lineup: &Lineup<'_>) -> Op
     let name = latency.name();
     let chart = Chart {
         title: format!("{name} by percentile"),
-        subtitle: "All samples of the ranked rounds together; the tail is stretched, as \
-                   HdrHistogram plots it"
-            .to_owned(),
+        subtitle: format!("{SAMPLES}; the tail is stretched, as HdrHistogram plots it"),
         legend,
         panels,
     };
@@ -296,5 +300,44 @@ fn percentile_panel(title: &str, lines: &[(&Entry<'_>, Histogram)], lineup: &Lin
 const PRIMARY_METRIC: &str = "battle_primary_";
 /// What the files of the others begin with.
 pub(crate) const OTHER_METRIC: &str = "battle_column_";
+/// What pictures are made of.
+const SAMPLES: &str = "All ranked rounds together, or all rounds where none is ranked";
 /// A whisker is drawn up to this multiple of the largest value.
 const WHISKER_MAX: f64 = 1.6;
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests;
+    use super::*;
+    use crate::run::Content;
+    use crate::verdict::Verdict;
+
+    /// The bars that are hatched and the lines that are broken, legends included.
+    fn unranked(run: &Run) -> (usize, usize) {
+        let plots = plots(run);
+        let count = |name: &str, what: &str| {
+            let mut plots = plots.iter().filter(|plot| plot.name.starts_with(name));
+            plots.next().unwrap().svg.matches(what).count()
+        };
+        (
+            count("battle_primary", "fill=\"url(#hatch"),
+            count("battle_response", "stroke-dasharray"),
+        )
+    }
+
+    #[test]
+    fn who_is_not_ranked_is_drawn_in_one_way_however_many_rounds_there_are() {
+        let two = [("a", 2.0), ("b", 2.4)];
+        assert_eq!(unranked(&tests::run(&two, 4)), (0, 0));
+        // Two of each, and what they mean.
+        assert_eq!(unranked(&tests::run(&two, 2)), (3, 3));
+        let mut run = tests::run(&two, 4);
+        let Content::Bench(cells) = &mut run.content else {
+            panic!("a battle")
+        };
+        cells[0].assessment.add(Verdict::Invalid, "late");
+        assert_eq!(unranked(&run), (2, 2));
+        // Nobody is there to be ranked with.
+        assert_eq!(unranked(&tests::run(&two[..1], 1)), (0, 0));
+    }
+}
