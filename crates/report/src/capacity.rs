@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::axis::{Axis, Unit};
 use crate::battle::Section;
 use crate::cell::Cell;
-use crate::chart::{Chart, Mark, Panel};
+use crate::chart::{Chart, Key, Mark, Panel};
 use crate::format;
 use crate::histogram::Histogram;
 use crate::lineup::Lineup;
@@ -148,7 +148,7 @@ pub(crate) fn plots(run: &Run) -> Vec<Plot> {
             }
             let rings = searches.iter().filter_map(|it| passed(run, it));
             marks.extend(rings.map(|at| Mark::Ring { at, color }));
-            let entry = (lineup.label(contestant), color);
+            let entry = Key::solid(lineup.label(contestant), color);
             if !legend.contains(&entry) {
                 legend.push(entry);
             }
@@ -186,11 +186,11 @@ pub(crate) fn plots(run: &Run) -> Vec<Plot> {
     }]
 }
 
-type Key<'a> = (Over, &'a str, bool);
+type SearchKey<'a> = (Over, &'a str, bool);
 
 /// The searches of each contestant, by rounds.
-fn searches(run: &Run) -> BTreeMap<Key<'_>, Vec<&Capacity>> {
-    let mut searches: BTreeMap<Key<'_>, Vec<&Capacity>> = BTreeMap::new();
+fn searches(run: &Run) -> BTreeMap<SearchKey<'_>, Vec<&Capacity>> {
+    let mut searches: BTreeMap<SearchKey<'_>, Vec<&Capacity>> = BTreeMap::new();
     for capacity in &run.capacities {
         let key = (capacity.over, capacity.contestant.as_str(), capacity.tls);
         searches.entry(key).or_default().push(capacity);

@@ -6,7 +6,7 @@ mod timeline;
 
 use std::fmt::Write as _;
 
-pub(crate) use self::mark::Mark;
+pub(crate) use self::mark::{Mark, Stroke};
 pub(crate) use self::timeline::{Timeline, Track};
 
 use crate::axis::Axis;
@@ -17,8 +17,16 @@ use crate::palette::FONTS;
 pub(crate) struct Chart {
     pub(crate) title: String,
     pub(crate) subtitle: String,
-    pub(crate) legend: Vec<(String, &'static str)>,
+    pub(crate) legend: Vec<Key>,
     pub(crate) panels: Vec<Panel>,
+}
+
+/// What a line of a chart stands for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Key {
+    pub(crate) name: String,
+    pub(crate) color: &'static str,
+    pub(crate) stroke: Stroke,
 }
 
 /// One coordinate system.
@@ -38,6 +46,17 @@ struct Frame {
     top: f64,
     width: f64,
     height: f64,
+}
+
+impl Key {
+    /// Of a line without gaps.
+    pub(crate) fn solid(name: impl Into<String>, color: &'static str) -> Self {
+        Self {
+            name: name.into(),
+            color,
+            stroke: Stroke::Solid,
+        }
+    }
 }
 
 impl Chart {
@@ -83,8 +102,8 @@ impl Chart {
     fn legend_places(&self, sheet_width: f64) -> Vec<(f64, usize)> {
         let (mut x, mut line) = (HEAD_LEFT, 0);
         let mut places = Vec::new();
-        for (name, _) in &self.legend {
-            let width = 44.0 + text_width(name);
+        for key in &self.legend {
+            let width = 44.0 + text_width(&key.name);
             if x + width > sheet_width && x > HEAD_LEFT {
                 (x, line) = (HEAD_LEFT, line + 1);
             }
@@ -109,16 +128,11 @@ impl Chart {
             text(svg, (left, y), "start", line, &faint);
             y += LEGEND_LINE_HEIGHT;
         }
-        for ((name, color), (x, line)) in self.legend.iter().zip(places) {
-            let y = y - 3.0 + *line as f64 * LEGEND_LINE_HEIGHT;
-            put(
-                svg,
-                format_args!(
-                    "<rect x=\"{x:.1}\" y=\"{y}\" width=\"18\" height=\"4\" rx=\"2\" \
-                     fill=\"{color}\"/>\n"
-                ),
-            );
-            text(svg, (x + 24.0, y + 6.0), "start", name, "");
+        for (key, (x, line)) in self.legend.iter().zip(places) {
+            let y = y - 1.0 + *line as f64 * LEGEND_LINE_HEIGHT;
+            let ends = [(*x, y), (x + 19.0, y)];
+            mark::draw_broken(svg, &ends, (key.color, 3.0, key.stroke));
+            text(svg, (x + 24.0, y + 4.0), "start", &key.name, "");
         }
     }
 
@@ -351,7 +365,7 @@ mod tests {
     #[test]
     fn a_legend_of_any_length_lies_between_the_subtitle_and_the_first_title() {
         for (entries, more) in [(1, ""), (40, ""), (3, &*" and so on".repeat(40))] {
-            let legend = (0..entries).map(|_| ("legend".to_owned(), "#000000"));
+            let legend = (0..entries).map(|_| Key::solid("legend", "#000000"));
             let chart = Chart {
                 title: "title".to_owned(),
                 subtitle: format!("{more} subtitle"),

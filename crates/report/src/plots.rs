@@ -8,7 +8,7 @@ use crate::axis::{Axis, Unit};
 use crate::battle;
 use crate::capacity;
 use crate::cell::Cell;
-use crate::chart::{Chart, Mark, Panel};
+use crate::chart::{Chart, Key, Mark, Panel};
 use crate::course;
 use crate::format;
 use crate::groups::{Group, judged};
@@ -146,15 +146,14 @@ fn group_plots(cells: &[&Cell], subtitle: &str, key: &str) -> Vec<Plot> {
     plots
 }
 
-fn time_legend() -> Vec<(String, &'static str)> {
-    let entries = [
-        ("max".to_owned(), GREY),
-        ("p99".to_owned(), VERMILLION),
-        ("mean".to_owned(), ORANGE),
-        (rolling_label(), GREEN),
-        ("p50".to_owned(), BLUE),
-    ];
-    entries.to_vec()
+fn time_legend() -> Vec<Key> {
+    vec![
+        Key::solid("max", GREY),
+        Key::solid("p99", VERMILLION),
+        Key::solid("mean", ORANGE),
+        Key::solid(rolling_label(), GREEN),
+        Key::solid("p50", BLUE),
+    ]
 }
 
 /// One panel a cell, all on the same axes.
@@ -289,11 +288,7 @@ fn notes(found: &Quantiles, whole: bool) -> Vec<(String, String)> {
     notes
 }
 
-fn percentile_panel(
-    cells: &[&Cell],
-    pick: Pick,
-    range: (f64, f64),
-) -> (Vec<(String, &'static str)>, Panel) {
+fn percentile_panel(cells: &[&Cell], pick: Pick, range: (f64, f64)) -> (Vec<Key>, Panel) {
     let mut legend = Vec::new();
     let mut marks = Vec::new();
     let mut last: f64 = 100.0;
@@ -309,7 +304,7 @@ fn percentile_panel(
             color,
             width: 2.2,
         });
-        legend.push((judged(cell), color));
+        legend.push(Key::solid(judged(cell), color));
     }
     let panel = Panel {
         title: String::new(),

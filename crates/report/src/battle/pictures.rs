@@ -5,12 +5,11 @@ use super::standing::Standing;
 use super::{Field, Rules, circle, metrics, names};
 use crate::axis::{Axis, Unit};
 use crate::bar_chart::{Bar, BarChart, BarPanel};
-use crate::chart::{Chart, Mark, Panel};
+use crate::chart::{Chart, FAINT_INK, Key, Mark, Panel, Stroke};
 use crate::format;
 use crate::histogram::Histogram;
 use crate::lineup::Lineup;
 use crate::metric::{Figure, Latency, Metric};
-use crate::palette::GREY;
 use crate::plot_data::percentile_curve;
 use crate::plots::Plot;
 use crate::quantiles::microseconds;
@@ -244,11 +243,19 @@ fn percentiles(latency: Latency, fields: &[Load<'_>], lineup: &Lineup<'_>) -> Op
     if panels.is_empty() {
         return None;
     }
-    let entry = |name: &str| (lineup.label(name), lineup.color(name));
+    let entry = |name: &str| Key {
+        name: lineup.label(name),
+        color: lineup.color(name),
+        stroke: stroke(true, lineup.is_repeated(name)),
+    };
     let names = lineup.names().filter(|name| drawn.contains(name));
-    let mut legend: Vec<(String, &'static str)> = names.map(entry).collect();
+    let mut legend: Vec<Key> = names.map(entry).collect();
     if is_dashed {
-        legend.push(("grey and broken: not ranked".to_owned(), GREY));
+        legend.push(Key {
+            name: "dashed: not ranked, the reason is with the bars".to_owned(),
+            color: FAINT_INK,
+            stroke: Stroke::Dashed,
+        });
     }
     let name = latency.name();
     let chart = Chart {
@@ -263,6 +270,16 @@ fn percentiles(latency: Latency, fields: &[Load<'_>], lineup: &Lineup<'_>) -> Op
     })
 }
 
+/// Dashes are for who is not ranked, dots for who has the colour of another.
+fn stroke(is_ranked: bool, is_repeated: bool) -> Stroke {
+    match (is_ranked, is_repeated) {
+        (true, false) => Stroke::Solid,
+        (false, false) => Stroke::Dashed,
+        (true, true) => Stroke::Dotted,
+        (false, true) => Stroke::DashDotted,
+    }
+}
+
 fn percentile_panel(title: &str, lines: &[(&Entry<'_>, Histogram)], lineup: &Lineup<'_>) -> Panel {
     let mut marks = Vec::new();
     let (mut low, mut high, mut last) = (f64::INFINITY, 0.0_f64, 100.0_f64);
@@ -272,19 +289,11 @@ fn percentile_panel(title: &str, lines: &[(&Entry<'_>, Histogram)], lineup: &Lin
         high = high.max(microseconds(all.max_ns().unwrap_or(1) as f64));
         last = last.max(points.last().map_or(0.0, |point| point.0));
         let name = entry.standing.contestant();
-        let is_ranked = entry.objection.is_none();
-        let color = if is_ranked { lineup.color(name) } else { GREY };
-        marks.push(match is_ranked && !lineup.is_repeated(name) {
-            true => Mark::Line {
-                points: points.into_iter().map(Some).collect(),
-                color,
-                width: 2.0,
-            },
-            false => Mark::Dashed {
-                points,
-                color,
-                width: 1.6,
-            },
+        marks.push(Mark::Broken {
+            points,
+            color: lineup.color(name),
+            width: 2.0,
+            stroke: stroke(entry.objection.is_none(), lineup.is_repeated(name)),
         });
     }
     Panel {
@@ -321,7 +330,7 @@ mod tests {
         };
         (
             count("battle_primary", "fill=\"url(#hatch"),
-            count("battle_response", "stroke-dasharray"),
+            count("battle_response", "stroke-dasharray=\"7 4\""),
         )
     }
 
@@ -337,6 +346,16 @@ mod tests {
         };
         cells[0].assessment.add(Verdict::Invalid, "late");
         assert_eq!(unranked(&run), (2, 2));
+        // Each keeps its colour.
+        let unranked_run = tests::run(&two, 2);
+        let lineup = Lineup::of(&unranked_run);
+        for plot in plots(&unranked_run).iter().take(2) {
+            for (name, _) in two {
+                let color = lineup.color(name);
+                let line = format!("stroke=\"{color}\"");
+                assert!(plot.svg.contains(&line), "{name}: {}", plot.svg);
+            }
+        }
         // Nobody is there to be ranked with.
         assert_eq!(unranked(&tests::run(&two[..1], 1)), (0, 0));
     }

@@ -2,6 +2,27 @@
 
 use super::{Frame, INK, Panel, put, text};
 
+/// How a line goes along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stroke {
+    Solid,
+    Dashed,
+    Dotted,
+    DashDotted,
+}
+
+impl Stroke {
+    /// As SVG has it.
+    fn dashes(self) -> &'static str {
+        match self {
+            Self::Solid => "none",
+            Self::Dashed => "7 4",
+            Self::Dotted => "2 2.5",
+            Self::DashDotted => "8 3 2 3",
+        }
+    }
+}
+
 /// Something drawn in a panel.
 pub(crate) enum Mark {
     /// A line through points, broken where a point is `None`.
@@ -10,11 +31,12 @@ pub(crate) enum Mark {
         color: &'static str,
         width: f64,
     },
-    /// The same, broken into dashes.
-    Dashed {
+    /// The same without gaps of its own.
+    Broken {
         points: Vec<(f64, f64)>,
         color: &'static str,
         width: f64,
+        stroke: Stroke,
     },
     /// Dots at points.
     Dots {
@@ -57,13 +79,14 @@ impl Mark {
                 let points: Vec<_> = points.iter().map(place).collect();
                 draw_line(svg, &points, color, *width);
             }
-            Self::Dashed {
+            Self::Broken {
                 points,
                 color,
                 width,
+                stroke,
             } => {
                 let points = points.iter().map(|(x, y)| (x_of(*x), y_of(*y)));
-                draw_dashes(svg, &points.collect::<Vec<_>>(), color, *width);
+                draw_broken(svg, &points.collect::<Vec<_>>(), (color, *width, *stroke));
             }
             Self::Dots {
                 points,
@@ -173,14 +196,19 @@ fn draw_line(svg: &mut String, points: &[Option<(f64, f64)>], color: &str, width
     );
 }
 
-fn draw_dashes(svg: &mut String, points: &[(f64, f64)], color: &str, width: f64) {
+pub(super) fn draw_broken(
+    svg: &mut String,
+    points: &[(f64, f64)],
+    (color, width, stroke): (&str, f64, Stroke),
+) {
+    let dashes = stroke.dashes();
     let points = points.iter().map(|(x, y)| format!("{x:.1} {y:.1}"));
     let points: Vec<String> = points.collect();
     put(
         svg,
         format_args!(
             "<path d=\"M{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"{width}\" \
-             stroke-dasharray=\"6 4\"/>\n",
+             stroke-dasharray=\"{dashes}\"/>\n",
             points.join("L")
         ),
     );
