@@ -245,7 +245,10 @@
   }
 
   function bars(root, cells, pick, kind, range) {
-    for (const cell of cells.filter((cell) => cell[pick])) {
+    const shown = cells.filter((cell) => cell[pick]);
+    // Panels on one axis for latencies have one for shares as well.
+    const most = Math.max(...shown.flatMap((cell) => cell[pick][kind].share));
+    for (const cell of shown) {
       const { edges, share } = cell[pick][kind];
       // A panel whose range nobody gives has its own.
       const [low, high] = range ?? [edges[0], edges[edges.length - 1]];
@@ -256,7 +259,7 @@
           uplot: {
             scales: {
               x: { time: false, distr: 3, log: 10, range: [low, high] },
-              y: { range: (_, low, high) => [0, (high || 1) * 1.08] },
+              y: { range: (_, low, high) => [0, ((range ? most : high) || 1) * 1.08] },
             },
             axes: [axis(latencyTick, logarithmic), axis(percent, { size: 58 })],
             series: [

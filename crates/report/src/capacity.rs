@@ -118,14 +118,15 @@ pub(crate) fn plots(run: &Run) -> Vec<Plot> {
     };
     let lineup = Lineup::of(run);
     let mut legend = Vec::new();
-    let mut panels = Vec::new();
+    let mut sheets = Vec::new();
+    // Both schemes have the same axes, because they are compared.
+    let (mut low, mut high) = ((f64::INFINITY, f64::INFINITY), (0.0_f64, 0.0_f64));
     for tls in [false, true] {
         let searches = searches(run);
         let of_scheme = lineup
             .names()
             .filter_map(|name| Some((name, searches.get(&(over, name, tls))?)));
         let mut marks = Vec::new();
-        let (mut low, mut high) = ((f64::INFINITY, f64::INFINITY), (0.0_f64, 0.0_f64));
         for (contestant, searches) in of_scheme {
             let color = lineup.color(contestant);
             for (quantile, width) in [(0.5, 1.2), (0.99, 2.4)] {
@@ -153,24 +154,25 @@ pub(crate) fn plots(run: &Run) -> Vec<Plot> {
                 legend.push(entry);
             }
         }
-        if high.0 > 0.0 {
-            panels.push(Panel {
-                title: scheme(tls).to_owned(),
-                notes: Vec::new(),
-                x: Axis::logarithmic(over.name(), Unit::Count, low.0, high.0),
-                y: Axis::fitting(
-                    "response time, p50 thin, p99 thick",
-                    Unit::Latency,
-                    low.1,
-                    high.1,
-                ),
-                marks,
-            });
+        if !marks.is_empty() {
+            sheets.push((scheme(tls), marks));
         }
     }
-    if panels.is_empty() {
+    if high.0 <= 0.0 {
         return Vec::new();
     }
+    let panel = |(title, marks): (&str, Vec<Mark>)| Panel {
+        title: title.to_owned(),
+        notes: Vec::new(),
+        x: Axis::logarithmic(over.name(), Unit::Count, low.0, high.0),
+        y: Axis::fitting(
+            "response time, p50 thin, p99 thick",
+            Unit::Latency,
+            low.1,
+            high.1,
+        ),
+        marks,
+    };
     let chart = Chart {
         title: "Latency against load".to_owned(),
         subtitle: "A dot for every try of the searches, those that failed too; lines go through \
@@ -178,7 +180,7 @@ pub(crate) fn plots(run: &Run) -> Vec<Plot> {
                    passed"
             .to_owned(),
         legend,
-        panels,
+        panels: sheets.into_iter().map(panel).collect(),
     };
     vec![Plot {
         name: "latency-against-load".to_owned(),

@@ -242,12 +242,21 @@ fn bar_panels(
     y_label: &'static str,
     whole: bool,
 ) -> Vec<Panel> {
-    let panel = |cell: &&Cell| {
+    let ranges = cells.iter().map(|cell| {
         let total = pick.of(cell).map_or(1, Histogram::count) as f64;
         let bar = |bin: Bin| (bin.low_us, bin.high_us, bin.count as f64 * 100.0 / total);
         let (range, bins) = pick.of(cell).and_then(&bins).unwrap_or(EMPTY);
-        let bars: Vec<(f64, f64, f64)> = bins.into_iter().map(bar).collect();
-        let high = bars.iter().map(|bar| bar.2).fold(0.0, f64::max);
+        (range, bins.into_iter().map(bar).collect())
+    });
+    let ranges: Vec<((f64, f64), Vec<(f64, f64, f64)>)> = ranges.collect();
+    let highest = |bars: &[(f64, f64, f64)]| bars.iter().map(|bar| bar.2).fold(0.0, f64::max);
+    let high_of_all = ranges
+        .iter()
+        .map(|(_, bars)| highest(bars))
+        .fold(0.0, f64::max);
+    let panel = |(cell, (range, bars)): (&&Cell, ((f64, f64), Vec<(f64, f64, f64)>))| {
+        // Those on one axis for latencies have one for shares as well.
+        let high = if whole { high_of_all } else { highest(&bars) };
         let found = pick.of(cell).map(Quantiles::of).unwrap_or_default();
         let mut marks = vec![Mark::Bars { bars, color: BLUE }];
         let lines = [
@@ -267,7 +276,7 @@ fn bar_panels(
             marks,
         }
     };
-    cells.iter().map(panel).collect()
+    cells.iter().zip(ranges).map(panel).collect()
 }
 
 fn notes(found: &Quantiles, whole: bool) -> Vec<(String, String)> {

@@ -222,27 +222,21 @@ impl Remarks {
 
 /// A latency by percentile, a panel for each load and a line for each contestant.
 fn percentiles(latency: Latency, fields: &[Load<'_>], lineup: &Lineup<'_>) -> Option<Plot> {
-    let mut panels = Vec::new();
-    let mut drawn: Vec<&str> = Vec::new();
-    let mut is_dashed = false;
+    let mut sheets: Vec<(&str, Vec<(&Entry<'_>, Histogram)>)> = Vec::new();
     for field in fields {
-        let mut lines = Vec::new();
-        for entry in &field.entries {
-            let Some(all) = entry.standing.merged(latency) else {
-                continue;
-            };
-            let name = entry.standing.contestant();
-            is_dashed |= entry.objection.is_some();
-            drawn.push(name);
-            lines.push((entry, all));
-        }
+        let entries = field.entries.iter();
+        let lines = entries.filter_map(|it| Some((it, it.standing.merged(latency)?)));
+        let lines: Vec<_> = lines.collect();
         if !lines.is_empty() {
-            panels.push(percentile_panel(&field.title, &lines, lineup));
+            sheets.push((&field.title, lines));
         }
     }
-    if panels.is_empty() {
-        return None;
-    }
+    let all_lines = || sheets.iter().flat_map(|(_, lines)| lines);
+    let axes = percentile_axes(all_lines().map(|(_, all)| all))?;
+    let drawn: Vec<&str> = all_lines()
+        .map(|(it, _)| it.standing.contestant())
+        .collect();
+    let is_dashed = all_lines().any(|(it, _)| it.objection.is_some());
     let entry = |name: &str| Key {
         name: lineup.label(name),
         color: lineup.color(name),
@@ -262,7 +256,10 @@ fn percentiles(latency: Latency, fields: &[Load<'_>], lineup: &Lineup<'_>) -> Op
         title: format!("{name} by percentile"),
         subtitle: format!("{SAMPLES}; the tail is stretched, as HdrHistogram plots it"),
         legend,
-        panels,
+        panels: sheets
+            .iter()
+            .map(|(title, lines)| percentile_panel(title, lines, &axes, lineup))
+            .collect(),
     };
     Some(Plot {
         name: format!("battle_{}_percentiles", name.replace('.', "-")),
@@ -280,14 +277,31 @@ fn stroke(is_ranked: bool, is_repeated: bool) -> Stroke {
     }
 }
 
-fn percentile_panel(title: &str, lines: &[(&Entry<'_>, Histogram)], lineup: &Lineup<'_>) -> Panel {
+/// Axes that all panels share, because they are compared; `None` where there is nothing to draw.
+fn percentile_axes<'a>(all: impl Iterator<Item = &'a Histogram>) -> Option<(Axis, Axis)> {
+    let (mut low, mut high, mut last) = (f64::INFINITY, 0.0_f64, 2.0_f64);
+    for histogram in all {
+        low = low.min(microseconds(histogram.min_ns()?.max(1) as f64));
+        high = high.max(microseconds(histogram.max_ns()?.max(1) as f64));
+        last = last.max(histogram.count() as f64);
+    }
+    (high > 0.0).then(|| {
+        (
+            Axis::logarithmic("percentile", Unit::Percentile, 1.0, last),
+            Axis::fitting("latency", Unit::Latency, low, high),
+        )
+    })
+}
+
+fn percentile_panel(
+    title: &str,
+    lines: &[(&Entry<'_>, Histogram)],
+    (x, y): &(Axis, Axis),
+    lineup: &Lineup<'_>,
+) -> Panel {
     let mut marks = Vec::new();
-    let (mut low, mut high, mut last) = (f64::INFINITY, 0.0_f64, 100.0_f64);
     for (entry, all) in lines {
         let points = percentile_curve(all);
-        low = low.min(microseconds(all.min_ns().unwrap_or(1).max(1) as f64));
-        high = high.max(microseconds(all.max_ns().unwrap_or(1) as f64));
-        last = last.max(points.last().map_or(0.0, |point| point.0));
         let name = entry.standing.contestant();
         marks.push(Mark::Broken {
             points,
@@ -299,8 +313,8 @@ fn percentile_panel(title: &str, lines: &[(&Entry<'_>, Histogram)], lineup: &Lin
     Panel {
         title: title.to_owned(),
         notes: Vec::new(),
-        x: Axis::logarithmic("percentile", Unit::Percentile, 1.0, last),
-        y: Axis::fitting("latency", Unit::Latency, low, high),
+        x: x.clone(),
+        y: y.clone(),
         marks,
     }
 }
@@ -358,5 +372,23 @@ mod tests {
         }
         // Nobody is there to be ranked with.
         assert_eq!(unranked(&tests::run(&two[..1], 1)), (0, 0));
+    }
+
+    #[test]
+    fn panels_side_by_side_have_one_scale() {
+        let mut run = tests::run(&[("a", 2.0)], 1);
+        let mut slow = tests::run(&[("a", 90.0)], 1).cells()[0].clone();
+        slow.contest.as_mut().unwrap().tls = true;
+        let Content::Bench(cells) = &mut run.content else {
+            panic!("a battle")
+        };
+        cells.push(slow);
+        let plots = plots(&run);
+        let curves = plots.iter().find(|it| it.name.contains("percentiles"));
+        let svg = &curves.unwrap().svg;
+        // A tick for 2 ms and one for 50 ms in both of them.
+        for tick in [">2 ms<", ">50 ms<"] {
+            assert_eq!(svg.matches(tick).count(), 2, "{tick}: {svg}");
+        }
     }
 }
