@@ -8,8 +8,10 @@ use crate::doubling;
 use crate::format::{self, escaped};
 use crate::groups::{Group, clients};
 use crate::heat_map;
+use crate::histogram::Histogram;
 use crate::objections;
 use crate::page_data::page_data;
+use crate::plot_data::curve_end;
 use crate::plots::Plot;
 use crate::processor;
 use crate::run::Run;
@@ -246,6 +248,17 @@ fn chart_section(group: &Group<'_>, index: usize) -> String {
         if sheet.starts_with("above") && group.cells.len() > 1 {
             let note = escaped(sentences::OWN_AXES);
             html.push_str(&format!("<p class=\"note\">{note}</p>\n"));
+        }
+        let counts = group
+            .cells
+            .iter()
+            .filter_map(|cell| Pick::Response.of(cell));
+        if sheet == "percentiles"
+            && let Some(end) = curve_end(counts.map(Histogram::count))
+        {
+            html.push_str(&format!(
+                "<p class=\"note\">Where samples are few, {end}.</p>\n"
+            ));
         }
         html.push_str(&format!(
             "<div class=\"{class}\" data-sheet=\"{sheet}\"></div>\n"

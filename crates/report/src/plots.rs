@@ -16,7 +16,7 @@ use crate::heat_map;
 use crate::histogram::Histogram;
 use crate::interval::IntervalLatency;
 use crate::palette::{BLUE, GREEN, GREY, ORANGE, VERMILLION, series_color};
-use crate::plot_data::{Bin, log_bins, percentile_curve, tail_bins, value_range};
+use crate::plot_data::{Bin, curve_end, log_bins, percentile_curve, tail_bins, value_range};
 use crate::quantiles::Quantiles;
 use crate::rolling::{rolling_label, rolling_means};
 use crate::run::Run;
@@ -135,10 +135,13 @@ fn group_plots(cells: &[&Cell], subtitle: &str, key: &str) -> Vec<Plot> {
             add(&format!("above-{kind}"), title, &note, Vec::new(), panels);
         }
         let (legend, panel) = percentile_panel(&cells, pick, range);
+        let counts = cells.iter().filter_map(|cell| pick.of(cell));
+        let end = curve_end(counts.map(Histogram::count));
+        let end = end.map_or_else(String::new, |end| format!("; {end}"));
         add(
             "percentiles",
             format!("{what} by percentile"),
-            "",
+            &end,
             legend,
             vec![panel],
         );
@@ -300,7 +303,7 @@ fn notes(found: &Quantiles, whole: bool) -> Vec<(String, String)> {
 fn percentile_panel(cells: &[&Cell], pick: Pick, range: (f64, f64)) -> (Vec<Key>, Panel) {
     let mut legend = Vec::new();
     let mut marks = Vec::new();
-    let mut last: f64 = 100.0;
+    let mut last: f64 = 2.0;
     for (index, cell) in cells.iter().enumerate() {
         let Some(histogram) = pick.of(cell) else {
             continue;

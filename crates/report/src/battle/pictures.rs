@@ -10,7 +10,7 @@ use crate::format;
 use crate::histogram::Histogram;
 use crate::lineup::Lineup;
 use crate::metric::{Figure, Latency, Metric};
-use crate::plot_data::percentile_curve;
+use crate::plot_data::{curve_end, percentile_curve};
 use crate::plots::Plot;
 use crate::quantiles::microseconds;
 use crate::run::Run;
@@ -236,6 +236,8 @@ fn percentiles(latency: Latency, fields: &[Load<'_>], lineup: &Lineup<'_>) -> Op
     let drawn: Vec<&str> = all_lines()
         .map(|(it, _)| it.standing.contestant())
         .collect();
+    let end = curve_end(all_lines().map(|(_, all)| all.count()));
+    let end = end.map_or_else(String::new, |end| format!("; {end}"));
     let is_dashed = all_lines().any(|(it, _)| it.objection.is_some());
     let entry = |name: &str| Key {
         name: lineup.label(name),
@@ -254,7 +256,7 @@ fn percentiles(latency: Latency, fields: &[Load<'_>], lineup: &Lineup<'_>) -> Op
     let name = latency.name();
     let chart = Chart {
         title: format!("{name} by percentile"),
-        subtitle: format!("{SAMPLES}; the tail is stretched, as HdrHistogram plots it"),
+        subtitle: format!("{SAMPLES}; the tail is stretched, as HdrHistogram plots it{end}"),
         legend,
         panels: sheets
             .iter()
