@@ -358,6 +358,24 @@
         drawCell(details.querySelector(".plots"), data.cells[+details.dataset.cell]);
     });
   }
+  // Tells the style sheet at which edges something goes on.
+  function watchEdges(box) {
+    const more = document.createElement("p");
+    more.className = "more";
+    more.setAttribute("aria-hidden", "true");
+    more.textContent = "goes on to the right: scroll →";
+    box.after(more);
+    const update = () => {
+      const left = box.scrollWidth - box.clientWidth - box.scrollLeft;
+      box.classList.toggle("goes-on-left", box.scrollLeft > 2);
+      box.classList.toggle("goes-on-right", left > 2);
+    };
+    box.addEventListener("scroll", update, { passive: true });
+    new ResizeObserver(update).observe(box);
+    update();
+  }
+  for (const box of document.querySelectorAll(".scroll")) watchEdges(box);
+
   dark.addEventListener("change", drawAll);
   addEventListener("beforeprint", () => {
     for (const details of document.querySelectorAll("details")) details.open = true;

@@ -344,7 +344,18 @@ fn cell_details(cell: &Cell, index: usize, is_alone: bool) -> String {
 }
 
 fn picture(plot: &Plot) -> String {
-    format!("<div class=\"picture\">{}</div>\n", plot.svg)
+    format!(
+        "<div class=\"picture scroll\"{}>{}</div>\n",
+        natural_width(&plot.svg),
+        plot.svg
+    )
+}
+
+/// How wide a picture was drawn, for the style sheet, which keeps its letters legible by that.
+fn natural_width(svg: &str) -> String {
+    let width = svg.split_once(" width=\"");
+    let width = width.and_then(|(_, rest)| rest.split_once('"')?.0.parse::<f64>().ok());
+    width.map_or_else(String::new, |px| format!(" style=\"--drawn: {px}px\""))
 }
 
 fn badge(verdict: Verdict) -> String {
@@ -442,6 +453,14 @@ mod tests {
         assert!(seen.contains("reason 11.") && !seen.contains("reason 12."));
         assert!(folded.contains("and 8 more") && folded.contains("reason 19."));
         assert!(!list(&reasons[..REASONS_SHOWN]).contains("details"));
+    }
+
+    #[test]
+    fn pictures_say_how_wide_they_were_drawn() {
+        let svg = "<svg xmlns=\"x\" width=\"1060\" height=\"2\">".to_owned();
+        let name = String::new();
+        let picture = picture(&Plot { name, svg });
+        assert!(picture.starts_with("<div class=\"picture scroll\" style=\"--drawn: 1060px\">"));
     }
 
     #[test]
