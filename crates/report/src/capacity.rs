@@ -91,7 +91,7 @@ pub(crate) fn sections(run: &Run) -> Vec<Section> {
             "max",
             "lost",
             "CPU",
-            "memory",
+            "memory, peak",
             "generator's CPU",
             "outcome",
         ]);

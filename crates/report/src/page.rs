@@ -1,5 +1,7 @@
 //! The report as one HTML page that needs nothing but itself: no network, no other file.
 
+use std::collections::BTreeSet;
+
 use crate::battle;
 use crate::capacity;
 use crate::cell::Cell;
@@ -112,12 +114,24 @@ fn facts(run: &Run) -> String {
         parts.push(format!("{} cores", environment.cores));
     }
     parts.push(environment.kernel.clone());
-    let server = run.cells().iter().find_map(|cell| cell.server.as_ref());
-    parts.extend(server.map(|server| server.name.clone()));
+    parts.push(who(run));
     let link = run.cells().iter().find_map(|cell| cell.link.as_ref());
     parts.extend(link.map(|link| format!("link: {}", sentences::link_kind(link))));
     parts.retain(|part| !part.is_empty());
     parts.join(" · ")
+}
+
+/// All that were measured, or how many where a line does not hold them.
+fn who(run: &Run) -> String {
+    let name = |cell: &Cell| match &cell.contest {
+        Some(contest) => Some(contest.contestant.clone()),
+        None => cell.server.as_ref().map(|server| server.name.clone()),
+    };
+    let names: BTreeSet<String> = run.cells().iter().filter_map(name).collect();
+    match names.len() {
+        0..=NAMES_MAX => Vec::from_iter(names).join(", "),
+        more => format!("{more} contestants"),
+    }
 }
 
 /// The tables of contestants side by side, which are what a contest is made for.
@@ -168,7 +182,13 @@ fn group_section(group: &Group<'_>, index: usize, first_cell: usize) -> String {
     let mut html = format!("<section>\n<h2>{}</h2>\n", escaped(&group.title()));
     html.push_str(&tables::counter_table(group).to_html());
     html.push_str("<div class=\"pair\">\n");
-    for pick in [Pick::OneWay, Pick::Response] {
+    let has_replies = group
+        .cells
+        .iter()
+        .any(|cell| !cell.latency.response.is_empty());
+    // What never had a reply has no clock that could be blamed.
+    let picks = [Pick::OneWay, Pick::Response].into_iter();
+    for pick in picks.filter(|pick| has_replies || *pick != Pick::OneWay) {
         let heading = format!("<div><h3>{}</h3>", escaped(pick.title()));
         html.push_str(&format!(
             "{heading}<p class=\"meaning\">{}</p>\n",
@@ -392,6 +412,8 @@ fn list(items: &[String]) -> String {
     list
 }
 
+/// Names in the line below the title.
+const NAMES_MAX: usize = 6;
 /// Reasons that are seen at once: a contest on a busy machine has hundreds.
 const REASONS_SHOWN: usize = 12;
 
@@ -489,15 +511,31 @@ mod tests {
 
     #[test]
     fn a_load_run_without_any_sample_still_makes_a_page() {
-        let run = Run {
-            content: Content::Load(Box::default()),
-            ..Run::default()
+        let page = |cell: &Cell| {
+            html(&Run {
+                content: Content::Load(Box::new(cell.clone())),
+                ..Run::default()
+            })
         };
-        let page = html(&run);
+        let mut cell = Cell::default();
+        let refusal = "Not given: the server&#39;s replies carry no timestamps.";
         assert!(
-            page.contains("Not given: the server&#39;s replies carry no timestamps."),
-            "{page}"
+            !page(&cell).contains("Not given"),
+            "of replies there are none"
         );
+        cell.latency.response.record(1000);
+        assert!(page(&cell).contains(refusal));
+    }
+
+    #[test]
+    fn the_line_below_the_title_has_all_contestants() {
+        let names = ["a", "b", "c", "d", "e", "f", "g"];
+        let line = |count: usize| {
+            let names: Vec<(&str, f64)> = names[..count].iter().map(|name| (*name, 2.0)).collect();
+            facts(&battle::tests::run(&names, 1))
+        };
+        assert!(line(2).ends_with("a, b"), "{}", line(2));
+        assert!(line(7).ends_with("7 contestants"), "{}", line(7));
     }
 
     #[test]

@@ -184,11 +184,13 @@ fn bars(metric: Metric, what: &str, fields: &[Load<'_>], lineup: &Lineup<'_>) ->
 fn unit(metric: Metric) -> (Unit, f64) {
     match metric {
         Metric::Latency(..) | Metric::Figure(Figure::ServerCpuPerMessage) => (Unit::Latency, 1e-3),
-        Metric::Figure(Figure::OnlineS | Figure::DurationS) => (Unit::Latency, 1e6),
+        Metric::Figure(Figure::OnlineS | Figure::DurationS) => (Unit::Seconds, 1.0),
         Metric::Figure(Figure::ServerMemoryPeak | Figure::ServerMemoryPerConnection) => {
             (Unit::Bytes, 1.0)
         }
-        Metric::Figure(Figure::Reach | Figure::Recovered) => (Unit::Percent, 100.0),
+        Metric::Figure(Figure::Reach | Figure::Recovered | Figure::ServerCpu) => {
+            (Unit::Percent, 100.0)
+        }
         Metric::Figure(_) => (Unit::Count, 1.0),
     }
 }
