@@ -211,7 +211,10 @@ impl Remarks {
                 self.all.len() - 1
             }
         };
-        self.all[place].1.push(field.to_owned());
+        let fields = &mut self.all[place].1;
+        if fields.last().is_none_or(|last| last != field) {
+            fields.push(field.to_owned());
+        }
         format!(" ({})", place + 1)
     }
 
@@ -376,6 +379,14 @@ mod tests {
         }
         // Nobody is there to be ranked with.
         assert_eq!(unranked(&tests::run(&two[..1], 1)), (0, 0));
+    }
+
+    #[test]
+    fn a_reason_names_each_load_once() {
+        let mut remarks = Remarks::default();
+        let marks = ["ws", "ws", "wss"].map(|field| remarks.mark(field, "few"));
+        assert_eq!(marks, [" (1)", " (1)", " (1)"]);
+        assert_eq!(remarks.lines(), ["(1) ws; wss: few"]);
     }
 
     #[test]
