@@ -186,9 +186,9 @@ fn group_section(group: &Group<'_>, index: usize, first_cell: usize) -> String {
         .cells
         .iter()
         .any(|cell| !cell.latency.response.is_empty());
-    // What never had a reply has no clock that could be blamed.
+    // What never had a reply has neither figures nor a clock that could be blamed.
     let picks = [Pick::OneWay, Pick::Response].into_iter();
-    for pick in picks.filter(|pick| has_replies || *pick != Pick::OneWay) {
+    for pick in picks.filter(|_| has_replies) {
         let heading = format!("<div><h3>{}</h3>", escaped(pick.title()));
         html.push_str(&format!(
             "{heading}<p class=\"meaning\">{}</p>\n",
@@ -519,10 +519,8 @@ mod tests {
         };
         let mut cell = Cell::default();
         let refusal = "Not given: the server&#39;s replies carry no timestamps.";
-        assert!(
-            !page(&cell).contains("Not given"),
-            "of replies there are none"
-        );
+        assert!(!page(&cell).contains("Not given"), "there are no replies");
+        assert!(!page(&cell).contains("p99 (ms)"), "nor figures of them");
         cell.latency.response.record(1000);
         assert!(page(&cell).contains(refusal));
     }
