@@ -135,17 +135,7 @@ pub(crate) fn plots(run: &Run) -> Vec<Plot> {
                     low = (low.0.min(x), low.1.min(y));
                     high = (high.0.max(x), high.1.max(y));
                 }
-                let line = curve(run, searches, quantile);
-                marks.push(Mark::Line {
-                    points: line.into_iter().map(Some).collect(),
-                    color,
-                    width,
-                });
-                marks.push(Mark::Dots {
-                    points,
-                    color,
-                    radius: width + 1.0,
-                });
+                marks.extend(tried(points, curve(run, searches, quantile), color, width));
             }
             let rings = searches.iter().filter_map(|it| passed(run, it));
             marks.extend(rings.map(|at| Mark::Ring { at, color }));
@@ -366,6 +356,27 @@ fn used(cpu: Option<(f64, f64)>) -> String {
     })
 }
 
+/// A dot for each try, and a line through what all of a load have together.
+fn tried(
+    points: Vec<(f64, f64)>,
+    line: Vec<(f64, f64)>,
+    color: &'static str,
+    width: f64,
+) -> [Mark; 2] {
+    let line = Mark::Line {
+        points: line.into_iter().map(Some).collect(),
+        color,
+        width,
+    };
+    let radius = width + 1.0;
+    let dots = Mark::Dots {
+        points,
+        color,
+        radius,
+    };
+    [line, dots]
+}
+
 /// A quantile of the response time of each try, microseconds, by its load.
 fn points(run: &Run, searches: &[&Capacity], quantile: f64) -> Vec<(f64, f64)> {
     let tries = searches.iter().flat_map(|capacity| {
@@ -422,7 +433,7 @@ mod tests {
     use crate::run::Content;
     use crate::tls::tests::tls;
 
-    fn tried(rate: f64, ms: u64) -> Cell {
+    fn try_of(rate: f64, ms: u64) -> Cell {
         let mut cell = Cell {
             contest: Some(Contest {
                 contestant: "a".to_owned(),
@@ -444,10 +455,10 @@ mod tests {
     fn run() -> Run {
         Run {
             content: Content::Bench(vec![
-                tried(1000.0, 1),
-                tried(2000.0, 2),
-                tried(4000.0, 900),
-                tried(2000.0, 4),
+                try_of(1000.0, 1),
+                try_of(2000.0, 2),
+                try_of(4000.0, 900),
+                try_of(2000.0, 4),
             ]),
             capacities: vec![Capacity {
                 contestant: "a".to_owned(),
@@ -487,7 +498,7 @@ mod tests {
         let Content::Bench(cells) = &mut run.content else {
             panic!("a bench")
         };
-        let mut other = tried(1000.0, 1);
+        let mut other = try_of(1000.0, 1);
         other.contest.as_mut().unwrap().contestant = "b".to_owned();
         cells.push(other);
         for cell in cells.iter_mut() {

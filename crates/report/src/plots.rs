@@ -238,6 +238,9 @@ fn tail_panels(cells: &[&Cell], pick: Pick, quantile: f64) -> Vec<Panel> {
     bar_panels(cells, pick, bins, "share of all messages", false)
 }
 
+/// The range of an axis, and bars along it as [`Mark::Bars`] has them.
+type Bars = ((f64, f64), Vec<(f64, f64, f64)>);
+
 fn bar_panels(
     cells: &[&Cell],
     pick: Pick,
@@ -245,19 +248,19 @@ fn bar_panels(
     y_label: &'static str,
     whole: bool,
 ) -> Vec<Panel> {
-    let ranges = cells.iter().map(|cell| {
+    let bars = |cell: &&Cell| -> Bars {
         let total = pick.of(cell).map_or(1, Histogram::count) as f64;
         let bar = |bin: Bin| (bin.low_us, bin.high_us, bin.count as f64 * 100.0 / total);
         let (range, bins) = pick.of(cell).and_then(&bins).unwrap_or(EMPTY);
         (range, bins.into_iter().map(bar).collect())
-    });
-    let ranges: Vec<((f64, f64), Vec<(f64, f64, f64)>)> = ranges.collect();
+    };
+    let all: Vec<Bars> = cells.iter().map(bars).collect();
     let highest = |bars: &[(f64, f64, f64)]| bars.iter().map(|bar| bar.2).fold(0.0, f64::max);
-    let high_of_all = ranges
+    let high_of_all = all
         .iter()
         .map(|(_, bars)| highest(bars))
         .fold(0.0, f64::max);
-    let panel = |(cell, (range, bars)): (&&Cell, ((f64, f64), Vec<(f64, f64, f64)>))| {
+    let panel = |(cell, (range, bars)): (&&Cell, Bars)| {
         // Those on one axis for latencies have one for shares as well.
         let high = if whole { high_of_all } else { highest(&bars) };
         let found = pick.of(cell).map(Quantiles::of).unwrap_or_default();
@@ -279,7 +282,7 @@ fn bar_panels(
             marks,
         }
     };
-    cells.iter().zip(ranges).map(panel).collect()
+    cells.iter().zip(all).map(panel).collect()
 }
 
 fn notes(found: &Quantiles, whole: bool) -> Vec<(String, String)> {
