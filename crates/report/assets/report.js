@@ -245,7 +245,10 @@
   }
 
   function bars(root, cells, pick, kind, range) {
-    for (const cell of cells.filter((cell) => cell[pick])) {
+    const shown = cells.filter((cell) => cell[pick]);
+    // Panels on one axis for latencies have one for shares as well.
+    const most = Math.max(...shown.flatMap((cell) => cell[pick][kind].share));
+    for (const cell of shown) {
       const { edges, share } = cell[pick][kind];
       // A panel whose range nobody gives has its own.
       const [low, high] = range ?? [edges[0], edges[edges.length - 1]];
@@ -256,7 +259,7 @@
           uplot: {
             scales: {
               x: { time: false, distr: 3, log: 10, range: [low, high] },
-              y: { range: (_, low, high) => [0, (high || 1) * 1.08] },
+              y: { range: (_, low, high) => [0, ((range ? most : high) || 1) * 1.08] },
             },
             axes: [axis(latencyTick, logarithmic), axis(percent, { size: 58 })],
             series: [
@@ -355,6 +358,24 @@
         drawCell(details.querySelector(".plots"), data.cells[+details.dataset.cell]);
     });
   }
+  // Tells the style sheet at which edges something goes on.
+  function watchEdges(box) {
+    const more = document.createElement("p");
+    more.className = "more";
+    more.setAttribute("aria-hidden", "true");
+    more.textContent = "goes on to the right: scroll →";
+    box.after(more);
+    const update = () => {
+      const left = box.scrollWidth - box.clientWidth - box.scrollLeft;
+      box.classList.toggle("goes-on-left", box.scrollLeft > 2);
+      box.classList.toggle("goes-on-right", left > 2);
+    };
+    box.addEventListener("scroll", update, { passive: true });
+    new ResizeObserver(update).observe(box);
+    update();
+  }
+  for (const box of document.querySelectorAll(".scroll")) watchEdges(box);
+
   dark.addEventListener("change", drawAll);
   addEventListener("beforeprint", () => {
     for (const details of document.querySelectorAll("details")) details.open = true;

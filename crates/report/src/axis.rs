@@ -212,7 +212,7 @@ fn decimals(value: f64) -> String {
 }
 
 fn shortest(value: f64) -> String {
-    let rounded = (value * 1000.0).round() / 1000.0;
+    let rounded = (value * 1e6).round() / 1e6;
     format!("{rounded}")
 }
 

@@ -1,6 +1,8 @@
 //! Bars that lie, with their names before them and their values behind: panels on one axis, and
 //! remarks below. Text is laid out by estimates of its width, so that no font has to be measured.
 
+use std::collections::BTreeSet;
+
 use crate::axis::Axis;
 use crate::chart::{
     FAINT_INK, GRID, INK, PANEL_TITLE, PANEL_TITLE_WIDTH, TITLE_WIDTH, put, text, text_width,
@@ -65,7 +67,8 @@ impl BarChart {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" \
              height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\" \
              font-family=\"{FONTS}\" font-size=\"11\" fill=\"{INK}\">\n\
-             {HATCH}<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
+             {}<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
+            self.hatches()
         );
         self.head(&mut svg, &layout);
         for (index, panel) in self.panels.iter().enumerate() {
@@ -104,6 +107,18 @@ impl BarChart {
         }
     }
 
+    /// Patterns in the colours of the bars that are hatched, and in that of the legend.
+    fn hatches(&self) -> String {
+        let bars = self.panels.iter().flat_map(|panel| &panel.bars);
+        let hatched = bars.filter(|bar| bar.is_hatched).map(|bar| bar.color);
+        let mut colors: BTreeSet<&str> = hatched.collect();
+        if !colors.is_empty() {
+            colors.insert(FAINT_INK);
+        }
+        let patterns: String = colors.into_iter().map(hatch).collect();
+        format!("<defs>{patterns}</defs>\n")
+    }
+
     fn is_hatched(&self) -> bool {
         let mut bars = self.panels.iter().flat_map(|panel| &panel.bars);
         bars.any(|bar| bar.is_hatched)
@@ -119,11 +134,12 @@ impl BarChart {
                 svg,
                 format_args!(
                     "<rect x=\"{MARGIN}\" y=\"{:.1}\" width=\"18\" height=\"10\" \
-                     fill=\"url(#hatch)\" stroke=\"{HATCH_INK}\"/>\n",
-                    y - 9.0
+                     fill=\"{}\" stroke=\"{FAINT_INK}\"/>\n",
+                    y - 9.0,
+                    hatched(FAINT_INK)
                 ),
             );
-            let said = "not ranked: the reason is below";
+            let said = "hatched: not ranked, the reason is below";
             text(svg, (MARGIN + 26.0, y), "start", said, "");
         }
     }
@@ -205,8 +221,8 @@ impl Bar {
             // Never less than a hair: 0 is a value, too.
             let width = (x_of(value) - start).max(0.7);
             let (fill, stroke) = match self.is_hatched {
-                true => ("url(#hatch)", HATCH_INK),
-                false => (self.color, "none"),
+                true => (hatched(self.color), self.color),
+                false => (self.color.to_owned(), "none"),
             };
             put(
                 svg,
@@ -250,10 +266,20 @@ fn faint() -> String {
     format!("fill=\"{FAINT_INK}\"")
 }
 
-const HATCH: &str = "<defs><pattern id=\"hatch\" width=\"6\" height=\"6\" \
-    patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" \
-    fill=\"#f0f2f5\"/><rect width=\"2\" height=\"6\" fill=\"#9aa5b1\"/></pattern></defs>\n";
-const HATCH_INK: &str = "#9aa5b1";
+/// The pattern of a colour, by a name that all sheets of a page may share.
+fn hatch(color: &str) -> String {
+    format!(
+        "<pattern id=\"hatch-{}\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" \
+         patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" fill=\"#f7f8fa\"/>\
+         <rect width=\"2\" height=\"6\" fill=\"{color}\"/></pattern>",
+        color.trim_start_matches('#')
+    )
+}
+
+fn hatched(color: &str) -> String {
+    format!("url(#hatch-{})", color.trim_start_matches('#'))
+}
+
 const MARGIN: f64 = 32.0;
 const GAP: f64 = 20.0;
 const HEAD_HEIGHT: f64 = 66.0;

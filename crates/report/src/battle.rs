@@ -99,7 +99,9 @@ pub(crate) fn sections(run: &Run, rules: &Rules) -> Vec<Section> {
                 .collect(),
         });
         sections.extend(stages::section(&field.title(), &standings));
-        if let Some(primary) = Metric::parse(&rules.primary) {
+        if let Some(primary) = Metric::parse(&rules.primary)
+            && standings.len() > 1
+        {
             let title = format!("{}: who is ahead by {primary}", field.title());
             sections.extend(rankings(&title, &standings, primary, rules));
         }
@@ -295,8 +297,9 @@ fn verdicts(standings: &[Standing<'_>], rules: &Rules) -> Verdicts {
 fn figures(standings: &[Standing<'_>], rules: &Rules, verdicts: &Verdicts) -> Table {
     let metrics = metrics(rules);
     let mut header = vec!["contestant".to_owned(), "rounds".to_owned()];
+    let is_contest = standings.len() > 1;
     let primary = metrics.first().map_or_else(String::new, Metric::to_string);
-    header.push(format!("by {primary}"));
+    header.extend(is_contest.then(|| format!("by {primary}")));
     header.extend(metrics.iter().map(Metric::to_string));
     let terms: Vec<String> = standings
         .iter()
@@ -307,7 +310,7 @@ fn figures(standings: &[Standing<'_>], rules: &Rules, verdicts: &Verdicts) -> Ta
     let mut table = Table::new(header);
     for ((standing, terms), (_, verdict)) in standings.iter().zip(terms).zip(verdicts) {
         let mut row = vec![standing.contestant().to_owned(), standing.rounds()];
-        row.push(verdict.clone());
+        row.extend(is_contest.then(|| verdict.clone()));
         row.extend(metrics.iter().map(|metric| standing.quantity(*metric)));
         row.extend(is_secure.then_some(terms));
         table.row(row);

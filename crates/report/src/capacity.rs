@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::axis::{Axis, Unit};
 use crate::battle::Section;
 use crate::cell::Cell;
-use crate::chart::{Chart, Mark, Panel};
+use crate::chart::{Chart, Key, Mark, Panel};
 use crate::format;
+use crate::histogram::Histogram;
 use crate::lineup::Lineup;
 use crate::plots::Plot;
 use crate::quantiles::{Quantiles, microseconds};
@@ -90,7 +91,7 @@ pub(crate) fn sections(run: &Run) -> Vec<Section> {
             "max",
             "lost",
             "CPU",
-            "memory",
+            "memory, peak",
             "generator's CPU",
             "outcome",
         ]);
@@ -117,60 +118,59 @@ pub(crate) fn plots(run: &Run) -> Vec<Plot> {
     };
     let lineup = Lineup::of(run);
     let mut legend = Vec::new();
-    let mut panels = Vec::new();
+    let mut sheets = Vec::new();
+    // Both schemes have the same axes, because they are compared.
+    let (mut low, mut high) = ((f64::INFINITY, f64::INFINITY), (0.0_f64, 0.0_f64));
     for tls in [false, true] {
         let searches = searches(run);
         let of_scheme = lineup
             .names()
             .filter_map(|name| Some((name, searches.get(&(over, name, tls))?)));
         let mut marks = Vec::new();
-        let (mut low, mut high) = ((f64::INFINITY, f64::INFINITY), (0.0_f64, 0.0_f64));
         for (contestant, searches) in of_scheme {
             let color = lineup.color(contestant);
             for (quantile, width) in [(0.5, 1.2), (0.99, 2.4)] {
-                let points = curve(run, searches, quantile);
+                let points = points(run, searches, quantile);
                 for &(x, y) in &points {
                     low = (low.0.min(x), low.1.min(y));
                     high = (high.0.max(x), high.1.max(y));
                 }
-                marks.push(Mark::Line {
-                    points: points.into_iter().map(Some).collect(),
-                    color,
-                    width,
-                });
+                marks.extend(tried(points, curve(run, searches, quantile), color, width));
             }
             let rings = searches.iter().filter_map(|it| passed(run, it));
             marks.extend(rings.map(|at| Mark::Ring { at, color }));
-            let entry = (lineup.label(contestant), color);
+            let entry = Key::solid(lineup.label(contestant), color);
             if !legend.contains(&entry) {
                 legend.push(entry);
             }
         }
-        if high.0 > 0.0 {
-            panels.push(Panel {
-                title: scheme(tls).to_owned(),
-                notes: Vec::new(),
-                x: Axis::logarithmic(over.name(), Unit::Count, low.0, high.0),
-                y: Axis::fitting(
-                    "response time, p50 thin, p99 thick",
-                    Unit::Latency,
-                    low.1,
-                    high.1,
-                ),
-                marks,
-            });
+        if !marks.is_empty() {
+            sheets.push((scheme(tls), marks));
         }
     }
-    if panels.is_empty() {
+    if high.0 <= 0.0 {
         return Vec::new();
     }
+    let panel = |(title, marks): (&str, Vec<Mark>)| Panel {
+        title: title.to_owned(),
+        notes: Vec::new(),
+        x: Axis::logarithmic(over.name(), Unit::Count, low.0, high.0),
+        y: Axis::fitting(
+            "response time, p50 thin, p99 thick",
+            Unit::Latency,
+            low.1,
+            high.1,
+        ),
+        marks,
+    };
     let chart = Chart {
         title: "Latency against load".to_owned(),
-        subtitle: "Every try of the searches, those that failed too; rings are the p99 of the \
-                   highest loads that passed"
+        subtitle: "A dot for every try of the searches, those that failed too; lines go through \
+                   all samples of a load together; rings are the p99 of the highest loads that \
+                   passed"
             .to_owned(),
         legend,
-        panels,
+        panels: sheets.into_iter().map(panel).collect(),
     };
     vec![Plot {
         name: "latency-against-load".to_owned(),
@@ -178,11 +178,11 @@ pub(crate) fn plots(run: &Run) -> Vec<Plot> {
     }]
 }
 
-type Key<'a> = (Over, &'a str, bool);
+type SearchKey<'a> = (Over, &'a str, bool);
 
 /// The searches of each contestant, by rounds.
-fn searches(run: &Run) -> BTreeMap<Key<'_>, Vec<&Capacity>> {
-    let mut searches: BTreeMap<Key<'_>, Vec<&Capacity>> = BTreeMap::new();
+fn searches(run: &Run) -> BTreeMap<SearchKey<'_>, Vec<&Capacity>> {
+    let mut searches: BTreeMap<SearchKey<'_>, Vec<&Capacity>> = BTreeMap::new();
     for capacity in &run.capacities {
         let key = (capacity.over, capacity.contestant.as_str(), capacity.tls);
         searches.entry(key).or_default().push(capacity);
@@ -356,23 +356,57 @@ fn used(cpu: Option<(f64, f64)>) -> String {
     })
 }
 
-/// A quantile of the response time by load, microseconds; where one was tried more than once, the
-/// median of them.
+/// A dot for each try, and a line through what all of a load have together.
+fn tried(
+    points: Vec<(f64, f64)>,
+    line: Vec<(f64, f64)>,
+    color: &'static str,
+    width: f64,
+) -> [Mark; 2] {
+    let line = Mark::Line {
+        points: line.into_iter().map(Some).collect(),
+        color,
+        width,
+    };
+    let radius = width + 1.0;
+    let dots = Mark::Dots {
+        points,
+        color,
+        radius,
+    };
+    [line, dots]
+}
+
+/// A quantile of the response time of each try, microseconds, by its load.
+fn points(run: &Run, searches: &[&Capacity], quantile: f64) -> Vec<(f64, f64)> {
+    let tries = searches.iter().flat_map(|capacity| {
+        let tries = tries(run, capacity).into_iter();
+        tries.map(|cell| (capacity.over.value(cell), &cell.latency.response))
+    });
+    let point = |(load, histogram): (f64, &Histogram)| {
+        let value_ns = histogram.quantile_ns(quantile)?;
+        Some((load, microseconds(value_ns as f64)))
+    };
+    tries.filter_map(point).collect()
+}
+
+/// The same of all tries at a load together, by load.
 fn curve(run: &Run, searches: &[&Capacity], quantile: f64) -> Vec<(f64, f64)> {
-    let mut points: Vec<(f64, f64)> = Vec::new();
+    let mut merged: Vec<(f64, Histogram)> = Vec::new();
     for capacity in searches {
-        points.extend(tries(run, capacity).into_iter().filter_map(|cell| {
-            let value_ns = cell.latency.response.quantile_ns(quantile)?;
-            Some((capacity.over.value(cell), microseconds(value_ns as f64)))
-        }));
+        for cell in tries(run, capacity) {
+            let load = capacity.over.value(cell);
+            match merged.iter_mut().find(|(known, _)| *known == load) {
+                Some((_, all)) => all.merge(&cell.latency.response),
+                None => merged.push((load, cell.latency.response.clone())),
+            }
+        }
     }
-    points.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1)));
-    let same = points.chunk_by(|one, other| one.0 == other.0);
-    same.map(|tries| {
-        let values: Vec<f64> = tries.iter().map(|point| point.1).collect();
-        (tries[0].0, median(&values))
-    })
-    .collect()
+    merged.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let point = |(load, all): (f64, Histogram)| {
+        Some((load, microseconds(all.quantile_ns(quantile)? as f64)))
+    };
+    merged.into_iter().filter_map(point).collect()
 }
 
 /// The highest load that passed in a search, and the p99 of its last try there, microseconds.
@@ -399,7 +433,7 @@ mod tests {
     use crate::run::Content;
     use crate::tls::tests::tls;
 
-    fn tried(rate: f64, ms: u64) -> Cell {
+    fn try_of(rate: f64, ms: u64) -> Cell {
         let mut cell = Cell {
             contest: Some(Contest {
                 contestant: "a".to_owned(),
@@ -421,10 +455,10 @@ mod tests {
     fn run() -> Run {
         Run {
             content: Content::Bench(vec![
-                tried(1000.0, 1),
-                tried(2000.0, 2),
-                tried(4000.0, 900),
-                tried(2000.0, 4),
+                try_of(1000.0, 1),
+                try_of(2000.0, 2),
+                try_of(4000.0, 900),
+                try_of(2000.0, 4),
             ]),
             capacities: vec![Capacity {
                 contestant: "a".to_owned(),
@@ -464,7 +498,7 @@ mod tests {
         let Content::Bench(cells) = &mut run.content else {
             panic!("a bench")
         };
-        let mut other = tried(1000.0, 1);
+        let mut other = try_of(1000.0, 1);
         other.contest.as_mut().unwrap().contestant = "b".to_owned();
         cells.push(other);
         for cell in cells.iter_mut() {
@@ -489,11 +523,27 @@ mod tests {
     }
 
     #[test]
-    fn the_curve_has_each_load_once() {
+    fn every_try_is_drawn_and_the_curve_has_each_load_once() {
         let run = run();
-        let points = curve(&run, &[&run.capacities[0]], 0.5);
-        let loads: Vec<f64> = points.iter().map(|point| point.0).collect();
-        assert_eq!(loads, [1000.0, 2000.0, 4000.0]);
+        let searches = [&run.capacities[0]];
+        let of_load = |points: Vec<(f64, f64)>| -> Vec<(f64, f64)> {
+            let milliseconds = points
+                .into_iter()
+                .map(|(load, us)| (load, (us / 1e3).round()));
+            milliseconds.collect()
+        };
+        // Two tries at one load are two points, and no mean of them.
+        assert_eq!(
+            of_load(points(&run, &searches, 0.99)),
+            [(1000.0, 1.0), (2000.0, 2.0), (4000.0, 900.0), (2000.0, 4.0)]
+        );
+        assert_eq!(
+            of_load(curve(&run, &searches, 0.99)),
+            [(1000.0, 1.0), (2000.0, 4.0), (4000.0, 900.0)]
+        );
+        let svg = &plots(&run)[0].svg;
+        // Of the median and of the p99, and the ring.
+        assert_eq!(svg.matches("<circle").count(), 2 * 4 + 1, "{svg}");
         assert!(plots(&run)[0].svg.contains("Latency against load"));
     }
 }

@@ -120,7 +120,7 @@ pub(crate) fn section(run: &Run) -> Option<Section> {
                 groups::described(&load(&ceiling.parameters))
             ),
             format::count(ceiling.replies_per_s.round() as u64),
-            format!("{:.1} us", ceiling.generator_us_per_reply),
+            format::latency(ceiling.generator_us_per_reply),
             format!("{:.0} %", ceiling.generator_busy * 100.0),
             format!("{:.0} %", ceiling.server_busy * 100.0),
             verdict.to_owned(),

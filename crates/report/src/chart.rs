@@ -1,10 +1,12 @@
 //! A chart of one or more panels as SVG. The text is laid out by its anchors alone, so that no
 //! font has to be measured.
 
+mod mark;
 mod timeline;
 
 use std::fmt::Write as _;
 
+pub(crate) use self::mark::{Mark, Stroke};
 pub(crate) use self::timeline::{Timeline, Track};
 
 use crate::axis::Axis;
@@ -15,8 +17,16 @@ use crate::palette::FONTS;
 pub(crate) struct Chart {
     pub(crate) title: String,
     pub(crate) subtitle: String,
-    pub(crate) legend: Vec<(String, &'static str)>,
+    pub(crate) legend: Vec<Key>,
     pub(crate) panels: Vec<Panel>,
+}
+
+/// What a line of a chart stands for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Key {
+    pub(crate) name: String,
+    pub(crate) color: &'static str,
+    pub(crate) stroke: Stroke,
 }
 
 /// One coordinate system.
@@ -29,41 +39,6 @@ pub(crate) struct Panel {
     pub(crate) marks: Vec<Mark>,
 }
 
-/// Something drawn in a panel.
-pub(crate) enum Mark {
-    /// A line through points, broken where a point is `None`.
-    Line {
-        points: Vec<Option<(f64, f64)>>,
-        color: &'static str,
-        width: f64,
-    },
-    /// The same, broken into dashes.
-    Dashed {
-        points: Vec<(f64, f64)>,
-        color: &'static str,
-        width: f64,
-    },
-    /// A ring around a point.
-    Ring { at: (f64, f64), color: &'static str },
-    /// Bars from the x axis up: low edge, high edge, height.
-    Bars {
-        bars: Vec<(f64, f64, f64)>,
-        color: &'static str,
-    },
-    /// Boxes: low and high edge on the x axis, then on the y axis.
-    Boxes {
-        boxes: Vec<[f64; 4]>,
-        color: &'static str,
-    },
-    /// A vertical line with a word beside it, on the given line from the top so that the words of
-    /// lines close to each other do not cover one another.
-    Vertical {
-        x: f64,
-        text: &'static str,
-        line: usize,
-    },
-}
-
 /// Where a panel lies on the sheet.
 #[derive(Clone, Copy)]
 struct Frame {
@@ -71,6 +46,17 @@ struct Frame {
     top: f64,
     width: f64,
     height: f64,
+}
+
+impl Key {
+    /// Of a line without gaps.
+    pub(crate) fn solid(name: impl Into<String>, color: &'static str) -> Self {
+        Self {
+            name: name.into(),
+            color,
+            stroke: Stroke::Solid,
+        }
+    }
 }
 
 impl Chart {
@@ -116,8 +102,8 @@ impl Chart {
     fn legend_places(&self, sheet_width: f64) -> Vec<(f64, usize)> {
         let (mut x, mut line) = (HEAD_LEFT, 0);
         let mut places = Vec::new();
-        for (name, _) in &self.legend {
-            let width = 44.0 + text_width(name);
+        for key in &self.legend {
+            let width = 44.0 + text_width(&key.name);
             if x + width > sheet_width && x > HEAD_LEFT {
                 (x, line) = (HEAD_LEFT, line + 1);
             }
@@ -142,16 +128,11 @@ impl Chart {
             text(svg, (left, y), "start", line, &faint);
             y += LEGEND_LINE_HEIGHT;
         }
-        for ((name, color), (x, line)) in self.legend.iter().zip(places) {
-            let y = y - 3.0 + *line as f64 * LEGEND_LINE_HEIGHT;
-            put(
-                svg,
-                format_args!(
-                    "<rect x=\"{x:.1}\" y=\"{y}\" width=\"18\" height=\"4\" rx=\"2\" \
-                     fill=\"{color}\"/>\n"
-                ),
-            );
-            text(svg, (x + 24.0, y + 6.0), "start", name, "");
+        for (key, (x, line)) in self.legend.iter().zip(places) {
+            let y = y - 1.0 + *line as f64 * LEGEND_LINE_HEIGHT;
+            let ends = [(*x, y), (x + 19.0, y)];
+            mark::draw_broken(svg, &ends, (key.color, 3.0, key.stroke));
+            text(svg, (x + 24.0, y + 4.0), "start", &key.name, "");
         }
     }
 
@@ -279,92 +260,6 @@ impl Panel {
     }
 }
 
-impl Mark {
-    fn draw(&self, svg: &mut String, panel: &Panel, frame: Frame) {
-        let x_of = |value: f64| frame.left + panel.x.position(value) * frame.width;
-        let y_of = |value: f64| frame.top + frame.height - panel.y.position(value) * frame.height;
-        match self {
-            Self::Line {
-                points,
-                color,
-                width,
-            } => {
-                let place = |point: &Option<(f64, f64)>| point.map(|(x, y)| (x_of(x), y_of(y)));
-                let points: Vec<_> = points.iter().map(place).collect();
-                draw_line(svg, &points, color, *width);
-            }
-            Self::Dashed {
-                points,
-                color,
-                width,
-            } => {
-                let points = points.iter().map(|(x, y)| (x_of(*x), y_of(*y)));
-                draw_dashes(svg, &points.collect::<Vec<_>>(), color, *width);
-            }
-            Self::Ring { at: (x, y), color } => draw_ring(svg, (x_of(*x), y_of(*y)), color),
-            Self::Bars { bars, color } => {
-                let mut path = String::new();
-                let bottom = frame.top + frame.height;
-                for (low, high, value) in bars.iter().filter(|bar| bar.2 > 0.0) {
-                    // Half a pixel of white between two bars, and never less than a hair of bar.
-                    let (left, top) = (x_of(*low), y_of(*value).min(bottom - 0.7));
-                    let right = (x_of(*high) - 0.5).max(left + 0.5);
-                    put(
-                        &mut path,
-                        format_args!("M{left:.1} {bottom:.1}V{top:.1}H{right:.1}V{bottom:.1}Z"),
-                    );
-                }
-                put(svg, format_args!("<path d=\"{path}\" fill=\"{color}\"/>\n"));
-            }
-            Self::Boxes { boxes, color } => draw_boxes(svg, boxes, color, (&x_of, &y_of)),
-            Self::Vertical {
-                x,
-                text: word,
-                line,
-            } => {
-                let x = x_of(*x);
-                let (top, bottom) = (frame.top, frame.top + frame.height);
-                put(
-                    svg,
-                    format_args!(
-                        "<path d=\"M{x:.1} {top:.1}V{bottom:.1}\" stroke=\"{INK}\" \
-                     stroke-dasharray=\"4 3\"/>\n"
-                    ),
-                );
-                let y = top + 12.0 + 14.0 * *line as f64;
-                // A white edge keeps the word readable on bars and grid.
-                let halo = "font-size=\"10\" stroke=\"#ffffff\" stroke-width=\"3\" \
-                            paint-order=\"stroke\"";
-                text(svg, (x + 4.0, y), "start", word, halo);
-            }
-        }
-    }
-}
-
-/// Boxes of one colour, as one path.
-fn draw_boxes(
-    svg: &mut String,
-    boxes: &[[f64; 4]],
-    color: &str,
-    (x_of, y_of): (&dyn Fn(f64) -> f64, &dyn Fn(f64) -> f64),
-) {
-    let mut path = String::new();
-    for [left, right, low, high] in boxes {
-        let (left, right) = (x_of(*left), x_of(*right));
-        let (top, bottom) = (y_of(*high), y_of(*low));
-        put(
-            &mut path,
-            format_args!("M{left:.1} {top:.1}H{right:.1}V{bottom:.1}H{left:.1}Z"),
-        );
-    }
-    // Neighbours would have a seam between them.
-    let crisp = "shape-rendering=\"crispEdges\"";
-    put(
-        svg,
-        format_args!("<path d=\"{path}\" fill=\"{color}\" {crisp}/>\n"),
-    );
-}
-
 /// The beginning of a document of this size.
 fn sheet(width: f64, height: f64) -> String {
     format!(
@@ -390,64 +285,6 @@ fn legend(svg: &mut String, at: (f64, f64), names: &[(String, &'static str)]) {
         text(svg, (x + 24.0, y), "start", name, "");
         x += 44.0 + text_width(name);
     }
-}
-
-/// A line through points of the sheet, broken where one is `None`. A point without neighbours has
-/// no line to be seen in and is a dot.
-fn draw_line(svg: &mut String, points: &[Option<(f64, f64)>], color: &str, width: f64) {
-    let mut path = String::new();
-    for points in points.split(Option::is_none) {
-        let points: Vec<(f64, f64)> = points.iter().copied().flatten().collect();
-        if let &[(x, y)] = points.as_slice() {
-            let radius = width + DOT_EDGE;
-            put(
-                svg,
-                format_args!(
-                    "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{color}\"/>\n"
-                ),
-            );
-            continue;
-        }
-        for (pen, (x, y)) in std::iter::once('M')
-            .chain(std::iter::repeat('L'))
-            .zip(points)
-        {
-            put(&mut path, format_args!("{pen}{x:.1} {y:.1}"));
-        }
-    }
-    if path.is_empty() {
-        return;
-    }
-    put(
-        svg,
-        format_args!(
-            "<path d=\"{path}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"{width}\" \
-             stroke-linejoin=\"round\" stroke-linecap=\"round\"/>\n"
-        ),
-    );
-}
-
-fn draw_dashes(svg: &mut String, points: &[(f64, f64)], color: &str, width: f64) {
-    let points = points.iter().map(|(x, y)| format!("{x:.1} {y:.1}"));
-    let points: Vec<String> = points.collect();
-    put(
-        svg,
-        format_args!(
-            "<path d=\"M{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"{width}\" \
-             stroke-dasharray=\"6 4\"/>\n",
-            points.join("L")
-        ),
-    );
-}
-
-fn draw_ring(svg: &mut String, (x, y): (f64, f64), color: &str) {
-    put(
-        svg,
-        format_args!(
-            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\" fill=\"#ffffff\" stroke=\"{color}\" \
-             stroke-width=\"2.4\"/>\n"
-        ),
-    );
 }
 
 /// An estimate on the wide side: letters of this font are about 0.6 em.
@@ -518,8 +355,6 @@ const MARGIN_LEFT: f64 = 76.0;
 const MARGIN_RIGHT: f64 = 24.0;
 const MARGIN_TOP: f64 = 30.0;
 const MARGIN_BOTTOM: f64 = 52.0;
-/// What a dot has around what the width of its line would be, so that it is seen.
-const DOT_EDGE: f64 = 1.5;
 
 #[cfg(test)]
 mod tests {
@@ -530,7 +365,7 @@ mod tests {
     #[test]
     fn a_legend_of_any_length_lies_between_the_subtitle_and_the_first_title() {
         for (entries, more) in [(1, ""), (40, ""), (3, &*" and so on".repeat(40))] {
-            let legend = (0..entries).map(|_| ("legend".to_owned(), "#000000"));
+            let legend = (0..entries).map(|_| Key::solid("legend", "#000000"));
             let chart = Chart {
                 title: "title".to_owned(),
                 subtitle: format!("{more} subtitle"),
@@ -588,23 +423,5 @@ mod tests {
         // The last one as near to its panel as a short title, the others above it.
         assert_eq!(y("short"), y(lines.last().unwrap()));
         assert!(y(&lines[0]) < y("short") && y(&lines[0]) > y("subtitle") + 10.0);
-    }
-
-    #[test]
-    fn a_point_without_neighbours_is_a_dot() {
-        let drawn = |points: &[Option<(f64, f64)>]| {
-            let mut svg = String::new();
-            draw_line(&mut svg, points, "#000000", 2.0);
-            let dots = svg.matches("<circle").count();
-            let path = svg.split(" d=\"").nth(1);
-            let path = path.map(|rest| rest.split('"').next().unwrap().to_owned());
-            (dots, path.unwrap_or_default())
-        };
-        let (one, two, three) = (Some((1.0, 1.0)), Some((2.0, 2.0)), Some((3.0, 3.0)));
-        assert_eq!(drawn(&[one]), (1, String::new()));
-        assert_eq!(drawn(&[one, two]), (0, "M1.0 1.0L2.0 2.0".to_owned()));
-        let broken = [None, one, None, two, three];
-        assert_eq!(drawn(&broken), (1, "M2.0 2.0L3.0 3.0".to_owned()));
-        assert_eq!(drawn(&[None]), (0, String::new()));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::cell::Cell;
 use crate::chart::{Timeline, Track};
-use crate::curve::{self, Curve, Line};
+use crate::curve::{self, Curve, Line, Points};
 use crate::format;
 use crate::groups;
 use crate::live_counts;
@@ -161,7 +161,7 @@ fn track(curves: &(Curve, Option<Curve>), cells: &[&Cell], end_s: f64) -> Option
     let (curve, of_server) = curves;
     let theirs = cells.iter().flat_map(|cell| {
         of_server.iter().map(|curve| Line {
-            points: curve.points(cell),
+            points: once_it_counts(curve.points(cell)),
             color: pale(cell),
             width: 5.0,
         })
@@ -183,6 +183,16 @@ fn track(curves: &(Curve, Option<Curve>), cells: &[&Cell], end_s: f64) -> Option
         keys: Vec::new(),
         remark: trends.join("; "),
     })
+}
+
+/// Without what the server told before it had anything to count.
+fn once_it_counts(mut points: Points) -> Points {
+    let nothing = |point: &&mut Option<(f64, f64)>| point.is_none_or(|(_, value)| value <= 0.0);
+    points
+        .iter_mut()
+        .take_while(nothing)
+        .for_each(|it| *it = None);
+    points
 }
 
 /// What happens now and then has no trend.
@@ -317,6 +327,13 @@ mod tests {
         assert!(plots(&run(10)).is_empty());
         assert_eq!(rate_of_each(&run(10).cells()[0]), None);
         assert!(trends(&run(10).cells()[0]).is_empty());
+    }
+
+    #[test]
+    fn what_the_server_told_before_its_first_connection_is_not_drawn() {
+        let points = vec![Some((0.5, 0.0)), Some((1.5, 50.0)), Some((2.5, 0.0))];
+        let drawn = vec![None, Some((1.5, 50.0)), Some((2.5, 0.0))];
+        assert_eq!(once_it_counts(points), drawn);
     }
 
     #[test]

@@ -33,6 +33,19 @@ pub(crate) fn latency_tick(us: f64) -> String {
     round_number(&format!("{value:.decimals$} {unit}"))
 }
 
+/// Seconds of a figure that has them in its name.
+pub(crate) fn seconds(value: f64) -> String {
+    match value.abs() {
+        tiny if tiny < 1e-9 => "0 s".to_owned(),
+        // Three digits, as of others.
+        small if small < 0.995 => {
+            let decimals = (2.0 - small.log10().floor()) as usize;
+            format!("{value:.decimals$} s")
+        }
+        _ => format!("{} s", significant(value)),
+    }
+}
+
 /// A latency for a figure that may be missing.
 pub(crate) fn latency_or_dash(us: Option<f64>) -> String {
     us.map_or_else(dash, latency)
@@ -211,6 +224,13 @@ mod tests {
         assert_eq!(latency(999.6), "1.00 ms");
         assert_eq!(latency(40_123.0), "40.1 ms");
         assert_eq!(latency(1_500_000.0), "1.50 s");
+    }
+
+    #[test]
+    fn what_is_named_by_seconds_has_seconds() {
+        let told = [0.0, 0.0592, 0.000_123_4, 0.999, 12.345, 183.2].map(seconds);
+        let expected = ["0 s", "0.0592 s", "0.000123 s", "1.00 s", "12.3 s", "183 s"];
+        assert_eq!(told, expected);
     }
 
     #[test]

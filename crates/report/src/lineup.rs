@@ -49,7 +49,7 @@ impl<'a> Lineup<'a> {
         }
     }
 
-    /// Whether another contestant has its colour, so that its lines are broken.
+    /// Whether another contestant has its colour, so that its lines are dotted.
     pub(crate) fn is_repeated(&self, name: &str) -> bool {
         !self.is_control(name) && self.index(name) >= CONTESTANTS.len()
     }

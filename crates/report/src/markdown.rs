@@ -80,6 +80,10 @@ fn contest(run: &Run) -> String {
 }
 
 fn latency_section(group: &Group<'_>, pick: Pick) -> String {
+    let mut cells = group.cells.iter();
+    if cells.all(|cell| cell.latency.response.is_empty()) {
+        return String::new();
+    }
     let mut text = format!("\n**{}**: {}.\n\n", pick.title(), pick.meaning());
     if group.cells.iter().any(|cell| pick.of(cell).is_some()) {
         text.push_str(&tables::client_table(group, pick).to_markdown());

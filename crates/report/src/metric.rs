@@ -252,13 +252,11 @@ impl Metric {
     pub fn quantity(self, value: f64) -> String {
         match self.unit() {
             MetricUnit::Bytes => format::bytes(value),
-            MetricUnit::Count if self == Self::Figure(Figure::ServerCpu) => {
-                format!("{value:.3} cores")
-            }
+            MetricUnit::Count if self == Self::Figure(Figure::ServerCpu) => format::percent(value),
             MetricUnit::Count => format::rate(value),
             MetricUnit::Nanoseconds => format::latency(microseconds(value)),
             MetricUnit::PerSecond => format!("{}/s", format::rate(value)),
-            MetricUnit::Seconds => format::latency(value * 1e6),
+            MetricUnit::Seconds => format::seconds(value),
             MetricUnit::Share => format::percent(value),
         }
     }

@@ -147,7 +147,10 @@ mod tests {
             ),
             _ => {}
         });
-        let name = |index: usize| run.cells()[index].key();
+        let name = |index: usize| {
+            let contest = run.cells()[index].contest.as_ref().unwrap();
+            format!("{}, ws, round {}", contest.contestant, contest.round)
+        };
         assert_eq!(
             reasons(&run),
             [
@@ -174,7 +177,8 @@ mod tests {
             };
             cell.thresholds = vec![threshold("lost==0"), threshold("leaks==0")];
         });
-        let first = run.cells()[1].key();
+        let contest = run.cells()[1].contest.as_ref().unwrap();
+        let first = format!("{}, ws, round {}", contest.contestant, contest.round);
         let told =
             |what: &str| format!("7 cells, the first {first}: threshold {what}==0 failed, found 1");
         assert_eq!(failed_thresholds(&run), [told("lost"), told("leaks")]);

@@ -1,5 +1,7 @@
 //! The report as one HTML page that needs nothing but itself: no network, no other file.
 
+use std::collections::BTreeSet;
+
 use crate::battle;
 use crate::capacity;
 use crate::cell::Cell;
@@ -8,8 +10,10 @@ use crate::doubling;
 use crate::format::{self, escaped};
 use crate::groups::{Group, clients};
 use crate::heat_map;
+use crate::histogram::Histogram;
 use crate::objections;
 use crate::page_data::page_data;
+use crate::plot_data::curve_end;
 use crate::plots::Plot;
 use crate::processor;
 use crate::run::Run;
@@ -22,6 +26,7 @@ use crate::verdict::Verdict;
 /// The page.
 pub fn html(run: &Run) -> String {
     let groups = Group::all(run);
+    let failed = objections::failed_thresholds(run);
     let mut first_cell = 0;
     let mut sections = contest_sections(run);
     for (index, group) in groups.iter().enumerate() {
@@ -32,8 +37,11 @@ pub fn html(run: &Run) -> String {
         include_str!("../assets/report.html"),
         &[
             ("title", &escaped(&sentences::title(run))),
-            ("verdict", &badge(run.verdict())),
-            ("reasons", &list(&objections::reasons(run))),
+            ("verdict", &(badge(run.verdict()) + &failed_badge(&failed))),
+            (
+                "reasons",
+                &(list(&failed) + &list(&objections::reasons(run))),
+            ),
             ("facts", &escaped(&facts(run))),
             ("groups", &sections),
             ("how_to_read", &escaped(&sentences::how_to_read(run))),
@@ -106,12 +114,24 @@ fn facts(run: &Run) -> String {
         parts.push(format!("{} cores", environment.cores));
     }
     parts.push(environment.kernel.clone());
-    let server = run.cells().iter().find_map(|cell| cell.server.as_ref());
-    parts.extend(server.map(|server| server.name.clone()));
+    parts.push(who(run));
     let link = run.cells().iter().find_map(|cell| cell.link.as_ref());
     parts.extend(link.map(|link| format!("link: {}", sentences::link_kind(link))));
     parts.retain(|part| !part.is_empty());
     parts.join(" · ")
+}
+
+/// All that were measured, or how many where a line does not hold them.
+fn who(run: &Run) -> String {
+    let name = |cell: &Cell| match &cell.contest {
+        Some(contest) => Some(contest.contestant.clone()),
+        None => cell.server.as_ref().map(|server| server.name.clone()),
+    };
+    let names: BTreeSet<String> = run.cells().iter().filter_map(name).collect();
+    match names.len() {
+        0..=NAMES_MAX => Vec::from_iter(names).join(", "),
+        more => format!("{more} contestants"),
+    }
 }
 
 /// The tables of contestants side by side, which are what a contest is made for.
@@ -162,7 +182,13 @@ fn group_section(group: &Group<'_>, index: usize, first_cell: usize) -> String {
     let mut html = format!("<section>\n<h2>{}</h2>\n", escaped(&group.title()));
     html.push_str(&tables::counter_table(group).to_html());
     html.push_str("<div class=\"pair\">\n");
-    for pick in [Pick::OneWay, Pick::Response] {
+    let has_replies = group
+        .cells
+        .iter()
+        .any(|cell| !cell.latency.response.is_empty());
+    // What never had a reply has neither figures nor a clock that could be blamed.
+    let picks = [Pick::OneWay, Pick::Response].into_iter();
+    for pick in picks.filter(|_| has_replies) {
         let heading = format!("<div><h3>{}</h3>", escaped(pick.title()));
         html.push_str(&format!(
             "{heading}<p class=\"meaning\">{}</p>\n",
@@ -242,6 +268,17 @@ fn chart_section(group: &Group<'_>, index: usize) -> String {
         if sheet.starts_with("above") && group.cells.len() > 1 {
             let note = escaped(sentences::OWN_AXES);
             html.push_str(&format!("<p class=\"note\">{note}</p>\n"));
+        }
+        let counts = group
+            .cells
+            .iter()
+            .filter_map(|cell| Pick::Response.of(cell));
+        if sheet == "percentiles"
+            && let Some(end) = curve_end(counts.map(Histogram::count))
+        {
+            html.push_str(&format!(
+                "<p class=\"note\">Where samples are few, {end}.</p>\n"
+            ));
         }
         html.push_str(&format!(
             "<div class=\"{class}\" data-sheet=\"{sheet}\"></div>\n"
@@ -327,11 +364,30 @@ fn cell_details(cell: &Cell, index: usize, is_alone: bool) -> String {
 }
 
 fn picture(plot: &Plot) -> String {
-    format!("<div class=\"picture\">{}</div>\n", plot.svg)
+    format!(
+        "<div class=\"picture scroll\"{}>{}</div>\n",
+        natural_width(&plot.svg),
+        plot.svg
+    )
+}
+
+/// How wide a picture was drawn, for the style sheet, which keeps its letters legible by that.
+fn natural_width(svg: &str) -> String {
+    let width = svg.split_once(" width=\"");
+    let width = width.and_then(|(_, rest)| rest.split_once('"')?.0.parse::<f64>().ok());
+    width.map_or_else(String::new, |px| format!(" style=\"--drawn: {px}px\""))
 }
 
 fn badge(verdict: Verdict) -> String {
     format!("<span class=\"badge {verdict}\">{verdict}</span>")
+}
+
+/// A run whose figures are to be believed may have broken what was asked of it.
+fn failed_badge(failed: &[String]) -> String {
+    match failed {
+        [] => String::new(),
+        _ => " <span class=\"badge FAILED\">THRESHOLD FAILED</span>".to_owned(),
+    }
 }
 
 fn list(items: &[String]) -> String {
@@ -356,6 +412,8 @@ fn list(items: &[String]) -> String {
     list
 }
 
+/// Names in the line below the title.
+const NAMES_MAX: usize = 6;
 /// Reasons that are seen at once: a contest on a busy machine has hundreds.
 const REASONS_SHOWN: usize = 12;
 
@@ -372,6 +430,7 @@ fn definitions(pairs: &[(String, String)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::environment::Threshold;
     use crate::run::Content;
     use crate::sample;
 
@@ -419,16 +478,62 @@ mod tests {
     }
 
     #[test]
-    fn a_load_run_without_any_sample_still_makes_a_page() {
-        let run = Run {
-            content: Content::Load(Box::default()),
-            ..Run::default()
+    fn pictures_say_how_wide_they_were_drawn() {
+        let svg = "<svg xmlns=\"x\" width=\"1060\" height=\"2\">".to_owned();
+        let name = String::new();
+        let picture = picture(&Plot { name, svg });
+        assert!(picture.starts_with("<div class=\"picture scroll\" style=\"--drawn: 1060px\">"));
+    }
+
+    #[test]
+    fn a_failed_threshold_is_at_the_top() {
+        let mut cell = sample::cell(100, 1.0, 2, 1);
+        let threshold = |expression: &str, passed| Threshold {
+            expression: expression.to_owned(),
+            actual: "1".to_owned(),
+            passed,
         };
-        let page = html(&run);
-        assert!(
-            page.contains("Not given: the server&#39;s replies carry no timestamps."),
-            "{page}"
-        );
+        cell.thresholds = vec![threshold("leaks==0", false), threshold("lost==0", true)];
+        let page = |cell: &Cell| {
+            let page = html(&Run {
+                content: Content::Load(Box::new(cell.clone())),
+                ..Run::default()
+            });
+            page.split_once("<main>").unwrap().0.to_owned()
+        };
+        let head = page(&cell);
+        assert!(head.contains("THRESHOLD FAILED</span>"), "{head}");
+        assert!(head.contains("<li>threshold leaks==0 failed, found 1</li>"));
+        assert!(!head.contains("lost==0"));
+        cell.thresholds.remove(0);
+        assert!(!page(&cell).contains("THRESHOLD FAILED</span>"));
+    }
+
+    #[test]
+    fn a_load_run_without_any_sample_still_makes_a_page() {
+        let page = |cell: &Cell| {
+            html(&Run {
+                content: Content::Load(Box::new(cell.clone())),
+                ..Run::default()
+            })
+        };
+        let mut cell = Cell::default();
+        let refusal = "Not given: the server&#39;s replies carry no timestamps.";
+        assert!(!page(&cell).contains("Not given"), "there are no replies");
+        assert!(!page(&cell).contains("p99 (ms)"), "nor figures of them");
+        cell.latency.response.record(1000);
+        assert!(page(&cell).contains(refusal));
+    }
+
+    #[test]
+    fn the_line_below_the_title_has_all_contestants() {
+        let names = ["a", "b", "c", "d", "e", "f", "g"];
+        let line = |count: usize| {
+            let names: Vec<(&str, f64)> = names[..count].iter().map(|name| (*name, 2.0)).collect();
+            facts(&battle::tests::run(&names, 1))
+        };
+        assert!(line(2).ends_with("a, b"), "{}", line(2));
+        assert!(line(7).ends_with("7 contestants"), "{}", line(7));
     }
 
     #[test]

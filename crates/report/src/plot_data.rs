@@ -1,6 +1,7 @@
 //! Histograms turned into the points of a picture, once for SVG and for the page.
 
 use crate::cell::Cell;
+use crate::groups;
 use crate::histogram::Histogram;
 use crate::tables::Pick;
 
@@ -86,12 +87,29 @@ pub(crate) fn percentile_curve(histogram: &Histogram) -> Vec<(f64, f64)> {
         if x >= last {
             break;
         }
+        // Up to the largest value all is the second largest, which would end in an upright line.
+        if points
+            .last()
+            .is_some_and(|point: &(f64, f64)| point.0 > last / 2.0)
+        {
+            break;
+        }
         if let Some(ns) = histogram.quantile_ns(1.0 - 1.0 / x) {
             points.push((x, ns as f64 / 1e3));
         }
     }
     points.push((last, max_ns as f64 / 1e3));
     points
+}
+
+/// What to know of curves of few samples; `None` where all have many.
+pub(crate) fn curve_end(counts: impl Iterator<Item = u64>) -> Option<String> {
+    let fewest = counts.filter(|count| *count > 0).min()?;
+    (fewest < FEW_SAMPLES).then(|| {
+        let percentile = (1e4 * (1.0 - 1.0 / fewest as f64)).floor() / 100.0;
+        let samples = groups::plural(fewest, "sample", "s");
+        format!("a curve ends where its samples do: {samples} tell nothing beyond p{percentile}")
+    })
 }
 
 /// The smallest and the largest value of any cell, in microseconds.
@@ -105,6 +123,8 @@ pub(crate) fn value_range(cells: &[&Cell], pick: Pick) -> Option<(f64, f64)> {
     ))
 }
 
+/// With more of them, curves end where nobody looks.
+const FEW_SAMPLES: u64 = 1000;
 /// Fine enough that a step between two points is not seen.
 const POINTS_PER_DECADE: f64 = 40.0;
 /// Room above the largest value, as a share of the axis and at least as a factor.
@@ -161,6 +181,27 @@ mod tests {
         let (range, bins) = tail_bins(&constant, 0.9, 90).unwrap();
         assert!(range.0 < range.1 && bins.is_empty());
         assert!(tail_bins(&Histogram::new(), 0.9, 90).is_none());
+    }
+
+    #[test]
+    fn a_curve_of_few_samples_ends_where_they_do_and_not_in_an_upright_line() {
+        let mut few = Histogram::new();
+        for us in 1..=20u64 {
+            few.record(us * us * 1000);
+        }
+        let curve = percentile_curve(&few);
+        let [.., before, last] = curve.as_slice() else {
+            panic!("a curve of points")
+        };
+        assert_eq!(*last, (20.0, 400.0));
+        assert!(before.0 < 12.0, "{before:?}");
+        assert!((355.0..365.0).contains(&before.1), "{before:?}");
+        let told = curve_end([20, 0, 5000].into_iter()).unwrap();
+        assert!(
+            told.ends_with("20 samples tell nothing beyond p95"),
+            "{told}"
+        );
+        assert_eq!(curve_end([1000].into_iter()), None);
     }
 
     #[test]

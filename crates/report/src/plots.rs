@@ -8,7 +8,7 @@ use crate::axis::{Axis, Unit};
 use crate::battle;
 use crate::capacity;
 use crate::cell::Cell;
-use crate::chart::{Chart, Mark, Panel};
+use crate::chart::{Chart, Key, Mark, Panel};
 use crate::course;
 use crate::format;
 use crate::groups::{Group, judged};
@@ -16,7 +16,7 @@ use crate::heat_map;
 use crate::histogram::Histogram;
 use crate::interval::IntervalLatency;
 use crate::palette::{BLUE, GREEN, GREY, ORANGE, VERMILLION, series_color};
-use crate::plot_data::{Bin, log_bins, percentile_curve, tail_bins, value_range};
+use crate::plot_data::{Bin, curve_end, log_bins, percentile_curve, tail_bins, value_range};
 use crate::quantiles::Quantiles;
 use crate::rolling::{rolling_label, rolling_means};
 use crate::run::Run;
@@ -135,10 +135,13 @@ fn group_plots(cells: &[&Cell], subtitle: &str, key: &str) -> Vec<Plot> {
             add(&format!("above-{kind}"), title, &note, Vec::new(), panels);
         }
         let (legend, panel) = percentile_panel(&cells, pick, range);
+        let counts = cells.iter().filter_map(|cell| pick.of(cell));
+        let end = curve_end(counts.map(Histogram::count));
+        let end = end.map_or_else(String::new, |end| format!("; {end}"));
         add(
             "percentiles",
             format!("{what} by percentile"),
-            "",
+            &end,
             legend,
             vec![panel],
         );
@@ -146,15 +149,14 @@ fn group_plots(cells: &[&Cell], subtitle: &str, key: &str) -> Vec<Plot> {
     plots
 }
 
-fn time_legend() -> Vec<(String, &'static str)> {
-    let entries = [
-        ("max".to_owned(), GREY),
-        ("p99".to_owned(), VERMILLION),
-        ("mean".to_owned(), ORANGE),
-        (rolling_label(), GREEN),
-        ("p50".to_owned(), BLUE),
-    ];
-    entries.to_vec()
+fn time_legend() -> Vec<Key> {
+    vec![
+        Key::solid("max", GREY),
+        Key::solid("p99", VERMILLION),
+        Key::solid("mean", ORANGE),
+        Key::solid(rolling_label(), GREEN),
+        Key::solid("p50", BLUE),
+    ]
 }
 
 /// One panel a cell, all on the same axes.
@@ -236,6 +238,9 @@ fn tail_panels(cells: &[&Cell], pick: Pick, quantile: f64) -> Vec<Panel> {
     bar_panels(cells, pick, bins, "share of all messages", false)
 }
 
+/// The range of an axis, and bars along it as [`Mark::Bars`] has them.
+type Bars = ((f64, f64), Vec<(f64, f64, f64)>);
+
 fn bar_panels(
     cells: &[&Cell],
     pick: Pick,
@@ -243,12 +248,21 @@ fn bar_panels(
     y_label: &'static str,
     whole: bool,
 ) -> Vec<Panel> {
-    let panel = |cell: &&Cell| {
+    let bars = |cell: &&Cell| -> Bars {
         let total = pick.of(cell).map_or(1, Histogram::count) as f64;
         let bar = |bin: Bin| (bin.low_us, bin.high_us, bin.count as f64 * 100.0 / total);
         let (range, bins) = pick.of(cell).and_then(&bins).unwrap_or(EMPTY);
-        let bars: Vec<(f64, f64, f64)> = bins.into_iter().map(bar).collect();
-        let high = bars.iter().map(|bar| bar.2).fold(0.0, f64::max);
+        (range, bins.into_iter().map(bar).collect())
+    };
+    let all: Vec<Bars> = cells.iter().map(bars).collect();
+    let highest = |bars: &[(f64, f64, f64)]| bars.iter().map(|bar| bar.2).fold(0.0, f64::max);
+    let high_of_all = all
+        .iter()
+        .map(|(_, bars)| highest(bars))
+        .fold(0.0, f64::max);
+    let panel = |(cell, (range, bars)): (&&Cell, Bars)| {
+        // Those on one axis for latencies have one for shares as well.
+        let high = if whole { high_of_all } else { highest(&bars) };
         let found = pick.of(cell).map(Quantiles::of).unwrap_or_default();
         let mut marks = vec![Mark::Bars { bars, color: BLUE }];
         let lines = [
@@ -268,7 +282,7 @@ fn bar_panels(
             marks,
         }
     };
-    cells.iter().map(panel).collect()
+    cells.iter().zip(all).map(panel).collect()
 }
 
 fn notes(found: &Quantiles, whole: bool) -> Vec<(String, String)> {
@@ -289,14 +303,10 @@ fn notes(found: &Quantiles, whole: bool) -> Vec<(String, String)> {
     notes
 }
 
-fn percentile_panel(
-    cells: &[&Cell],
-    pick: Pick,
-    range: (f64, f64),
-) -> (Vec<(String, &'static str)>, Panel) {
+fn percentile_panel(cells: &[&Cell], pick: Pick, range: (f64, f64)) -> (Vec<Key>, Panel) {
     let mut legend = Vec::new();
     let mut marks = Vec::new();
-    let mut last: f64 = 100.0;
+    let mut last: f64 = 2.0;
     for (index, cell) in cells.iter().enumerate() {
         let Some(histogram) = pick.of(cell) else {
             continue;
@@ -309,7 +319,7 @@ fn percentile_panel(
             color,
             width: 2.2,
         });
-        legend.push((judged(cell), color));
+        legend.push(Key::solid(judged(cell), color));
     }
     let panel = Panel {
         title: String::new(),

@@ -12,7 +12,7 @@ use crate::capacity::Capacity;
 use crate::ceiling::Ceiling;
 use crate::cell::Cell;
 use crate::environment::Environment;
-use crate::groups::{Group, clients};
+use crate::groups::{Group, clients, titled};
 use crate::verdict::Verdict;
 
 /// A run: one load run, or a bench with a cell per combination of parameters.
@@ -184,11 +184,18 @@ impl Run {
 
     /// Each cell with what tells it from the others.
     pub(crate) fn named_cells(&self) -> Vec<(&Cell, String)> {
-        // The client count names a cell in most sweeps; where it does not, all of it does.
+        // The client count names a cell in most sweeps; where it does not, all of it does. In a
+        // contest the load is mostly the same for all.
         let is_one_group = Group::all(self).len() == 1;
-        let name = |cell: &Cell| match is_one_group {
-            true => clients(cell),
-            false => cell.key(),
+        let cells = self.cells();
+        let is_one_load = cells
+            .windows(2)
+            .all(|two| two[0].parameters == two[1].parameters);
+        let name = |cell: &Cell| match &cell.contest {
+            Some(contest) if is_one_load => format!("{}, round {}", contest.name(), contest.round),
+            Some(_) => format!("{}, {}", clients(cell), titled(cell)),
+            None if is_one_group => clients(cell),
+            None => format!("{}, {}", clients(cell), titled(cell)),
         };
         self.cells().iter().map(|cell| (cell, name(cell))).collect()
     }

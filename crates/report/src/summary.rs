@@ -490,13 +490,10 @@ mod tests {
             actual: "1".to_owned(),
             passed: false,
         }];
-        let said = format!(
-            "{}: threshold leaks==0 failed, found 1",
-            run.cells()[1].key()
-        );
+        let said = "b, ws, round 1: threshold leaks==0 failed, found 1";
         let text = summary(&run, Style::default());
         assert!(text.ends_with(&format!("FAILED  {said}\n")), "{text}");
-        assert!(objection(&run).unwrap().ends_with(&said));
+        assert!(objection(&run).unwrap().ends_with(said));
         cells_of(&mut run)[1].ended_early = Some(crate::run::INTERRUPTED.to_owned());
         assert!(run.failed_thresholds().is_empty());
         // It has the last cell's reason first.

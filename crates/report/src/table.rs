@@ -95,7 +95,19 @@ impl Table {
     pub(crate) fn to_html(&self) -> String {
         let mut html = String::from("<div class=\"scroll\"><table><thead><tr>");
         for cell in &self.header {
-            html.push_str(&format!("<th scope=\"col\">{}</th>", escaped(cell)));
+            // Names of metrics are one word each.
+            let name = match cell.contains('_') {
+                // The unit at the end of some is no word.
+                true if !cell.ends_with("_s") => {
+                    escaped(cell).replace('_', "_<wbr>").replace('.', ".<wbr>")
+                }
+                true => escaped(cell),
+                false => escaped(cell),
+            };
+            html.push_str(&match cell.chars().count() > LONG_HEADER {
+                true => format!("<th scope=\"col\" class=\"long\">{name}</th>"),
+                false => format!("<th scope=\"col\">{name}</th>"),
+            });
         }
         html.push_str("</tr></thead><tbody>\n");
         for cells in &self.rows {
@@ -152,6 +164,8 @@ fn markdown_row(cells: &[String], widths: &[usize]) -> String {
     row
 }
 
+/// Letters of a header that goes on in further lines, and must not have one for each word.
+const LONG_HEADER: usize = 16;
 /// Words that the page shows as badges.
 const VERDICTS: [&str; 3] = ["VALID", "SUSPECT", "INVALID"];
 
@@ -191,6 +205,14 @@ mod tests {
         );
         assert_eq!(table.to_text().lines().count(), 2);
         assert!(!table.to_text().contains('\u{1b}'));
+    }
+
+    #[test]
+    fn long_headers_go_on_in_another_line_of_some_width() {
+        let html = Table::new(["server.memory_peak", "p99"]).to_html();
+        let long = "<th scope=\"col\" class=\"long\">server.<wbr>memory_<wbr>peak</th>";
+        assert!(html.contains(long), "{html}");
+        assert!(html.contains("<th scope=\"col\">p99</th>"), "{html}");
     }
 
     #[test]

@@ -194,7 +194,7 @@ pub(crate) fn counter_table(group: &Group<'_>) -> Table {
                 .map(|ns| ns / 1e3),
         )
     });
-    row("server memory", &|cell| {
+    row("server memory at the end", &|cell| {
         let server = cell.server.as_ref();
         let rss_bytes = server.and_then(|server| server.rss_bytes);
         rss_bytes.map_or_else(dash, |bytes| format::bytes(bytes as f64))

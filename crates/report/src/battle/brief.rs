@@ -33,6 +33,9 @@ pub(crate) fn winners(run: &Run) -> Vec<String> {
     let fields = Field::all(run);
     for (field, name) in fields.iter().zip(names(&fields)).take(LOADS_MAX) {
         let standings = field.standings(run.environment.seed);
+        if standings.len() < 2 {
+            continue;
+        }
         let circles = circle::circles(&standings, rules.control.as_deref());
         let ranking = circles
             .first()
@@ -51,9 +54,12 @@ pub(crate) fn primary_table(run: &Run) -> Option<Table> {
     }
     let primary = Metric::parse(&rules.primary)?;
     let head = primary.to_string();
-    let mut table = Table::new(["contestant", "load", "rounds", head.as_str(), "verdict"]);
-    let mut rows = 0;
     let fields = Field::all(run);
+    let seed = run.environment.seed;
+    let is_contest = fields.iter().any(|it| it.standings(seed).len() > 1);
+    let header = ["contestant", "load", "rounds", head.as_str()].into_iter();
+    let mut table = Table::new(header.chain(is_contest.then_some("verdict")));
+    let mut rows = 0;
     for (field, load) in fields.iter().zip(names(&fields)) {
         let standings = field.standings(run.environment.seed);
         let verdicts = verdicts(&standings, rules);
@@ -61,7 +67,8 @@ pub(crate) fn primary_table(run: &Run) -> Option<Table> {
             rows += 1;
             if rows <= ROWS_MAX {
                 let quantity = standing.quantity(primary);
-                table.row([name, load.clone(), standing.rounds(), quantity, verdict]);
+                let row = [name, load.clone(), standing.rounds(), quantity].into_iter();
+                table.row(row.chain(is_contest.then_some(verdict)));
             }
         }
     }

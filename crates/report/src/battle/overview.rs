@@ -21,11 +21,16 @@ pub(super) fn sections(fields: &[Field<'_>], rules: &Rules, seed: u64) -> Vec<Se
         let loads: Vec<Load<'_>> = of_scheme
             .map(|field| Load::of(field, is_short, seed))
             .collect();
-        let table = table(&loads, primary, rules)?;
+        let is_contest = loads.iter().any(|load| load.standings.len() > 1);
+        // One contestant under one load has all of this in the table of its figures.
+        if !is_contest && loads.len() < 2 {
+            return None;
+        }
+        let who = if is_contest { ", and who wins" } else { "" };
         let sentence = rest.as_ref().map(|rest| format!("All with: {rest}."));
         Some(Section {
-            title: format!("all loads, {scheme}: {primary}, and who wins"),
-            table,
+            title: format!("all loads, {scheme}: {primary}{who}"),
+            table: table(&loads, primary, rules, is_contest),
             sentences: sentence.into_iter().collect(),
         })
     });
@@ -72,20 +77,19 @@ impl<'a> Load<'a> {
     }
 }
 
-/// `None` without a load.
-fn table(loads: &[Load<'_>], primary: Metric, rules: &Rules) -> Option<Table> {
+fn table(loads: &[Load<'_>], primary: Metric, rules: &Rules, is_contest: bool) -> Table {
     let all = loads.iter().flat_map(|load| &load.standings);
     let mut contestants: Vec<&str> = all.map(Standing::contestant).collect();
     contestants.sort_unstable();
     contestants.dedup();
     let header = std::iter::once("load").chain(contestants.iter().copied());
-    let mut table = Table::new(header.chain(["winner"]));
+    let mut table = Table::new(header.chain(is_contest.then_some("winner")));
     for load in loads {
         let quantities = contestants.iter().map(|it| load.quantity(it, primary));
         let row = std::iter::once(load.name.clone()).chain(quantities);
-        table.row(row.chain([load.winner(primary, rules)]));
+        table.row(row.chain(is_contest.then(|| load.winner(primary, rules))));
     }
-    (!table.is_empty()).then_some(table)
+    table
 }
 
 #[cfg(test)]
@@ -189,6 +193,45 @@ mod tests {
         let end = markdown.find(", ws, round 1: ").unwrap();
         let end = markdown[..end].rfind("\n## ").unwrap();
         sample::assert_golden("battle.md", &markdown[..end]);
+    }
+
+    #[test]
+    fn one_contestant_has_nobody_to_win_against() {
+        let one = tests::run(&[("a", 2.0)], 1);
+        let sections = all(&one, &tests::rules());
+        let titles: Vec<&str> = sections.iter().map(|it| it.title.as_str()).collect();
+        assert_eq!(titles.len(), 1, "{titles:?}");
+        let all = [
+            crate::markdown::markdown(&one),
+            crate::page::html(&one),
+            crate::pull_request::pull_request(&one),
+        ];
+        for noise in [
+            "who is ahead",
+            "who wins",
+            "nobody to compare with",
+            "say nothing of a difference",
+        ] {
+            for text in &all {
+                assert!(!text.contains(noise), "{noise}: {text}");
+            }
+        }
+        // Two loads are worth a table of both.
+        let mut two = one.cells().to_vec();
+        two.extend(one.cells().iter().cloned().map(|mut cell| {
+            cell.parameters.clients = 5000;
+            cell
+        }));
+        let two = Run {
+            content: Content::Bench(two),
+            ..one
+        };
+        let markdown = crate::markdown::markdown(&two);
+        assert!(
+            markdown.contains("## all loads, plain (ws): response p50\n"),
+            "{markdown}"
+        );
+        assert!(!markdown.contains("winner"), "{markdown}");
     }
 
     #[test]

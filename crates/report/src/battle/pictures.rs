@@ -5,13 +5,12 @@ use super::standing::Standing;
 use super::{Field, Rules, circle, metrics, names};
 use crate::axis::{Axis, Unit};
 use crate::bar_chart::{Bar, BarChart, BarPanel};
-use crate::chart::{Chart, Mark, Panel};
+use crate::chart::{Chart, FAINT_INK, Key, Mark, Panel, Stroke};
 use crate::format;
 use crate::histogram::Histogram;
 use crate::lineup::Lineup;
 use crate::metric::{Figure, Latency, Metric};
-use crate::palette::GREY;
-use crate::plot_data::percentile_curve;
+use crate::plot_data::{curve_end, percentile_curve};
 use crate::plots::Plot;
 use crate::quantiles::microseconds;
 use crate::run::Run;
@@ -92,11 +91,17 @@ fn entry<'a>(standing: &Standing<'a>, all: &[Standing<'a>], rules: &Rules) -> En
         0 => standing.with_all_rounds(),
         _ => standing.clone(),
     };
-    // With too few rounds for everybody there is nothing to say of one of them.
-    if ranked == 0 || (ranked < ROUNDS_MIN && standing.ranked_of_all().1 >= ROUNDS_MIN) {
+    // What the tables do not rank is not drawn as if they did; one alone is ranked with nobody.
+    if ranked == 0 || (ranked < ROUNDS_MIN && all.len() > 1) {
+        let too_few = format!("not ranked with fewer than {ROUNDS_MIN} ranked rounds");
+        let objection = match standing.remark() {
+            Some(remark) if all.len() > 1 => format!("{too_few}; {remark}"),
+            Some(remark) => remark,
+            None => too_few,
+        };
         return Entry {
             standing: standing.clone(),
-            objection: standing.remark(),
+            objection: Some(objection),
             remark: None,
         };
     }
@@ -164,7 +169,7 @@ fn bars(metric: Metric, what: &str, fields: &[Load<'_>], lineup: &Lineup<'_>) ->
     };
     let chart = BarChart {
         title: format!("{metric}: {direction}"),
-        subtitle: "Values of all ranked rounds together, with their intervals of 95 %".to_owned(),
+        subtitle: format!("{SAMPLES}, with their intervals of 95 %"),
         axis: Axis::linear("", unit, 0.0, high),
         panels,
         remarks: remarks.lines(),
@@ -179,11 +184,13 @@ fn bars(metric: Metric, what: &str, fields: &[Load<'_>], lineup: &Lineup<'_>) ->
 fn unit(metric: Metric) -> (Unit, f64) {
     match metric {
         Metric::Latency(..) | Metric::Figure(Figure::ServerCpuPerMessage) => (Unit::Latency, 1e-3),
-        Metric::Figure(Figure::OnlineS | Figure::DurationS) => (Unit::Latency, 1e6),
+        Metric::Figure(Figure::OnlineS | Figure::DurationS) => (Unit::Seconds, 1.0),
         Metric::Figure(Figure::ServerMemoryPeak | Figure::ServerMemoryPerConnection) => {
             (Unit::Bytes, 1.0)
         }
-        Metric::Figure(Figure::Reach | Figure::Recovered) => (Unit::Percent, 100.0),
+        Metric::Figure(Figure::Reach | Figure::Recovered | Figure::ServerCpu) => {
+            (Unit::Percent, 100.0)
+        }
         Metric::Figure(_) => (Unit::Count, 1.0),
     }
 }
@@ -204,7 +211,10 @@ impl Remarks {
                 self.all.len() - 1
             }
         };
-        self.all[place].1.push(field.to_owned());
+        let fields = &mut self.all[place].1;
+        if fields.last().is_none_or(|last| last != field) {
+            fields.push(field.to_owned());
+        }
         format!(" ({})", place + 1)
     }
 
@@ -217,41 +227,46 @@ impl Remarks {
 
 /// A latency by percentile, a panel for each load and a line for each contestant.
 fn percentiles(latency: Latency, fields: &[Load<'_>], lineup: &Lineup<'_>) -> Option<Plot> {
-    let mut panels = Vec::new();
-    let mut drawn: Vec<&str> = Vec::new();
-    let mut is_dashed = false;
+    let mut sheets: Vec<(&str, Vec<(&Entry<'_>, Histogram)>)> = Vec::new();
     for field in fields {
-        let mut lines = Vec::new();
-        for entry in &field.entries {
-            let Some(all) = entry.standing.merged(latency) else {
-                continue;
-            };
-            let name = entry.standing.contestant();
-            is_dashed |= entry.objection.is_some();
-            drawn.push(name);
-            lines.push((entry, all));
-        }
+        let entries = field.entries.iter();
+        let lines = entries.filter_map(|it| Some((it, it.standing.merged(latency)?)));
+        let lines: Vec<_> = lines.collect();
         if !lines.is_empty() {
-            panels.push(percentile_panel(&field.title, &lines, lineup));
+            sheets.push((&field.title, lines));
         }
     }
-    if panels.is_empty() {
-        return None;
-    }
-    let entry = |name: &str| (lineup.label(name), lineup.color(name));
+    let all_lines = || sheets.iter().flat_map(|(_, lines)| lines);
+    let axes = percentile_axes(all_lines().map(|(_, all)| all))?;
+    let drawn: Vec<&str> = all_lines()
+        .map(|(it, _)| it.standing.contestant())
+        .collect();
+    let end = curve_end(all_lines().map(|(_, all)| all.count()));
+    let end = end.map_or_else(String::new, |end| format!("; {end}"));
+    let is_dashed = all_lines().any(|(it, _)| it.objection.is_some());
+    let entry = |name: &str| Key {
+        name: lineup.label(name),
+        color: lineup.color(name),
+        stroke: stroke(true, lineup.is_repeated(name)),
+    };
     let names = lineup.names().filter(|name| drawn.contains(name));
-    let mut legend: Vec<(String, &'static str)> = names.map(entry).collect();
+    let mut legend: Vec<Key> = names.map(entry).collect();
     if is_dashed {
-        legend.push(("grey and broken: not ranked".to_owned(), GREY));
+        legend.push(Key {
+            name: "dashed: not ranked, the reason is with the bars".to_owned(),
+            color: FAINT_INK,
+            stroke: Stroke::Dashed,
+        });
     }
     let name = latency.name();
     let chart = Chart {
         title: format!("{name} by percentile"),
-        subtitle: "All samples of the ranked rounds together; the tail is stretched, as \
-                   HdrHistogram plots it"
-            .to_owned(),
+        subtitle: format!("{SAMPLES}; the tail is stretched, as HdrHistogram plots it{end}"),
         legend,
-        panels,
+        panels: sheets
+            .iter()
+            .map(|(title, lines)| percentile_panel(title, lines, &axes, lineup))
+            .collect(),
     };
     Some(Plot {
         name: format!("battle_{}_percentiles", name.replace('.', "-")),
@@ -259,35 +274,54 @@ fn percentiles(latency: Latency, fields: &[Load<'_>], lineup: &Lineup<'_>) -> Op
     })
 }
 
-fn percentile_panel(title: &str, lines: &[(&Entry<'_>, Histogram)], lineup: &Lineup<'_>) -> Panel {
+/// Dashes are for who is not ranked, dots for who has the colour of another.
+fn stroke(is_ranked: bool, is_repeated: bool) -> Stroke {
+    match (is_ranked, is_repeated) {
+        (true, false) => Stroke::Solid,
+        (false, false) => Stroke::Dashed,
+        (true, true) => Stroke::Dotted,
+        (false, true) => Stroke::DashDotted,
+    }
+}
+
+/// Axes that all panels share, because they are compared; `None` where there is nothing to draw.
+fn percentile_axes<'a>(all: impl Iterator<Item = &'a Histogram>) -> Option<(Axis, Axis)> {
+    let (mut low, mut high, mut last) = (f64::INFINITY, 0.0_f64, 2.0_f64);
+    for histogram in all {
+        low = low.min(microseconds(histogram.min_ns()?.max(1) as f64));
+        high = high.max(microseconds(histogram.max_ns()?.max(1) as f64));
+        last = last.max(histogram.count() as f64);
+    }
+    (high > 0.0).then(|| {
+        (
+            Axis::logarithmic("percentile", Unit::Percentile, 1.0, last),
+            Axis::fitting("latency", Unit::Latency, low, high),
+        )
+    })
+}
+
+fn percentile_panel(
+    title: &str,
+    lines: &[(&Entry<'_>, Histogram)],
+    (x, y): &(Axis, Axis),
+    lineup: &Lineup<'_>,
+) -> Panel {
     let mut marks = Vec::new();
-    let (mut low, mut high, mut last) = (f64::INFINITY, 0.0_f64, 100.0_f64);
     for (entry, all) in lines {
         let points = percentile_curve(all);
-        low = low.min(microseconds(all.min_ns().unwrap_or(1).max(1) as f64));
-        high = high.max(microseconds(all.max_ns().unwrap_or(1) as f64));
-        last = last.max(points.last().map_or(0.0, |point| point.0));
         let name = entry.standing.contestant();
-        let is_ranked = entry.objection.is_none();
-        let color = if is_ranked { lineup.color(name) } else { GREY };
-        marks.push(match is_ranked && !lineup.is_repeated(name) {
-            true => Mark::Line {
-                points: points.into_iter().map(Some).collect(),
-                color,
-                width: 2.0,
-            },
-            false => Mark::Dashed {
-                points,
-                color,
-                width: 1.6,
-            },
+        marks.push(Mark::Broken {
+            points,
+            color: lineup.color(name),
+            width: 2.0,
+            stroke: stroke(entry.objection.is_none(), lineup.is_repeated(name)),
         });
     }
     Panel {
         title: title.to_owned(),
         notes: Vec::new(),
-        x: Axis::logarithmic("percentile", Unit::Percentile, 1.0, last),
-        y: Axis::fitting("latency", Unit::Latency, low, high),
+        x: x.clone(),
+        y: y.clone(),
         marks,
     }
 }
@@ -296,5 +330,80 @@ fn percentile_panel(title: &str, lines: &[(&Entry<'_>, Histogram)], lineup: &Lin
 const PRIMARY_METRIC: &str = "battle_primary_";
 /// What the files of the others begin with.
 pub(crate) const OTHER_METRIC: &str = "battle_column_";
+/// What pictures are made of.
+const SAMPLES: &str = "All ranked rounds together, or all rounds where none is ranked";
 /// A whisker is drawn up to this multiple of the largest value.
 const WHISKER_MAX: f64 = 1.6;
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests;
+    use super::*;
+    use crate::run::Content;
+    use crate::verdict::Verdict;
+
+    /// The bars that are hatched and the lines that are broken, legends included.
+    fn unranked(run: &Run) -> (usize, usize) {
+        let plots = plots(run);
+        let count = |name: &str, what: &str| {
+            let mut plots = plots.iter().filter(|plot| plot.name.starts_with(name));
+            plots.next().unwrap().svg.matches(what).count()
+        };
+        (
+            count("battle_primary", "fill=\"url(#hatch"),
+            count("battle_response", "stroke-dasharray=\"7 4\""),
+        )
+    }
+
+    #[test]
+    fn who_is_not_ranked_is_drawn_in_one_way_however_many_rounds_there_are() {
+        let two = [("a", 2.0), ("b", 2.4)];
+        assert_eq!(unranked(&tests::run(&two, 4)), (0, 0));
+        // Two of each, and what they mean.
+        assert_eq!(unranked(&tests::run(&two, 2)), (3, 3));
+        let mut run = tests::run(&two, 4);
+        let Content::Bench(cells) = &mut run.content else {
+            panic!("a battle")
+        };
+        cells[0].assessment.add(Verdict::Invalid, "late");
+        assert_eq!(unranked(&run), (2, 2));
+        // Each keeps its colour.
+        let unranked_run = tests::run(&two, 2);
+        let lineup = Lineup::of(&unranked_run);
+        for plot in plots(&unranked_run).iter().take(2) {
+            for (name, _) in two {
+                let color = lineup.color(name);
+                let line = format!("stroke=\"{color}\"");
+                assert!(plot.svg.contains(&line), "{name}: {}", plot.svg);
+            }
+        }
+        // Nobody is there to be ranked with.
+        assert_eq!(unranked(&tests::run(&two[..1], 1)), (0, 0));
+    }
+
+    #[test]
+    fn a_reason_names_each_load_once() {
+        let mut remarks = Remarks::default();
+        let marks = ["ws", "ws", "wss"].map(|field| remarks.mark(field, "few"));
+        assert_eq!(marks, [" (1)", " (1)", " (1)"]);
+        assert_eq!(remarks.lines(), ["(1) ws; wss: few"]);
+    }
+
+    #[test]
+    fn panels_side_by_side_have_one_scale() {
+        let mut run = tests::run(&[("a", 2.0)], 1);
+        let mut slow = tests::run(&[("a", 90.0)], 1).cells()[0].clone();
+        slow.contest.as_mut().unwrap().tls = true;
+        let Content::Bench(cells) = &mut run.content else {
+            panic!("a battle")
+        };
+        cells.push(slow);
+        let plots = plots(&run);
+        let curves = plots.iter().find(|it| it.name.contains("percentiles"));
+        let svg = &curves.unwrap().svg;
+        // A tick for 2 ms and one for 50 ms in both of them.
+        for tick in [">2 ms<", ">50 ms<"] {
+            assert_eq!(svg.matches(tick).count(), 2, "{tick}: {svg}");
+        }
+    }
+}

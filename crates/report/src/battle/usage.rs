@@ -10,21 +10,20 @@ use crate::table::Table;
 
 /// A row for each contestant under each load; `None` where nobody was looked at.
 pub(super) fn section(fields: &[Field<'_>], names: &[String], seed: u64) -> Option<Section> {
-    let mut table = Table::new([
-        "load",
-        "contestant",
-        "CPU, least",
-        "mean",
-        "most",
-        "memory, peak",
-        "CPU of the servers behind it, most",
-        "their memory, peak",
-    ]);
+    let mut cells = fields.iter().flat_map(|field| &field.cells);
+    let has_backends = cells.any(|cell| cell.backends.is_some());
+    let columns = if has_backends {
+        HEADER.len()
+    } else {
+        OWN_COLUMNS
+    };
+    let mut table = Table::new(HEADER.into_iter().take(columns));
     for (field, name) in fields.iter().zip(names) {
         for standing in field.standings(seed) {
             let cells: Vec<&Cell> = standing.with_all_rounds().ranked().collect();
             if cells.iter().any(|cell| cell.server.is_some()) {
-                table.row(row(name, &standing, &cells));
+                let row = row(name, &standing, &cells).into_iter();
+                table.row(row.take(columns));
             }
         }
     }
@@ -34,6 +33,19 @@ pub(super) fn section(fields: &[Field<'_>], names: &[String], seed: u64) -> Opti
         sentences: vec![METHOD.to_owned()],
     })
 }
+
+const HEADER: [&str; 8] = [
+    "load",
+    "contestant",
+    "CPU, least",
+    "mean",
+    "most",
+    "memory, most of all rounds",
+    "CPU of the servers behind it, most",
+    "their memory, most of all rounds",
+];
+/// Of these, those that are not of servers behind a contestant.
+const OWN_COLUMNS: usize = 6;
 
 fn row(load: &str, standing: &Standing<'_>, cells: &[&Cell]) -> [String; 8] {
     let servers = || cells.iter().filter_map(|cell| cell.server.as_ref());
@@ -81,7 +93,8 @@ fn cores(cores: Option<f64>) -> String {
 const METHOD: &str = "CPU is that of one processor, so that two that are busy are 200 %, from the \
     first message to the last reply of all rounds, ranked or not: the least and the most between \
     two looks, 100 ms apart as a rule (of whole seconds in files that have no more). Memory is \
-    resident.";
+    resident, the most that any of these rounds had; server.memory_peak is the median of what each \
+    ranked round had at most.";
 
 #[cfg(test)]
 mod tests {
