@@ -22,7 +22,7 @@ pub struct Contrast {
     title: String,
     sections: Vec<Section>,
     remarks: Vec<String>,
-    /// What A has and B has not; a clause each.
+    /// What A has and B has not, or not as A has it; a clause each.
     #[serde(skip)]
     only_in_a: Vec<String>,
 }
@@ -99,6 +99,12 @@ pub fn contrast(a: &Run, b: &Run) -> Option<Contrast> {
             contrast.only_in_a.push(format!("{title}: it is in A only"));
             continue;
         };
+        let [knobs, others] = [(field, a), (other, b)].map(|(it, run)| it.knobs(run));
+        if let Some(difference) = knobs.difference(&others) {
+            let clause = format!("{title}: no pair, because {difference}");
+            contrast.only_in_a.push(clause);
+            continue;
+        }
         let standings =
             [(field, a), (other, b)].map(|(it, run)| it.standings(run.environment.seed));
         contrast.remark_on(&title, &standings);
@@ -582,6 +588,24 @@ mod tests {
         );
         let few = contrast(&before, &tests::run(&[("c", 2.6)], 2)).unwrap();
         assert!(few.text(Style::default()).contains("too few rounds"));
+    }
+
+    #[test]
+    fn battles_that_differ_in_a_knob_are_no_pair_and_the_knob_is_named() {
+        let before = tests::run(&[("a", 2.0)], 6);
+        let mut after = tests::run(&[("a", 2.6)], 6);
+        let workers = ("knob workers".to_owned(), "2".to_owned());
+        after.environment.notes.extend([workers]);
+        let found = contrast(&before, &after).unwrap();
+        assert!(found.is_empty());
+        let [remark] = found.remarks() else {
+            panic!("{:?}", found.remarks())
+        };
+        assert!(
+            remark.ends_with(": no pair, because workers differs"),
+            "{remark}"
+        );
+        assert_eq!(found.unjudged(), [remark.as_str()]);
     }
 
     #[test]
