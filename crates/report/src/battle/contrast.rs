@@ -11,7 +11,7 @@ use crate::pull_request::shown;
 use crate::run::Run;
 use crate::sentences;
 use crate::statistics::ranks::{self, Shift, median};
-use crate::statistics::sample_size::rounds_needed;
+use crate::statistics::sample_size::{ROUNDS_MAX, RoundsNeeded, rounds_needed};
 use crate::summary::{Style, first_of};
 use crate::table::Table;
 use crate::tls;
@@ -34,7 +34,7 @@ struct Section {
     /// The relative difference that the battles are to tell.
     resolve: f64,
     /// Rounds of each battle that tell it by the primary metric, in 19 of 20 cases.
-    rounds_needed: Option<u64>,
+    rounds_needed: Option<RoundsNeeded>,
     metrics: Vec<Difference>,
 }
 
@@ -395,11 +395,17 @@ impl Section {
         let is_without_ratio = self.metrics.first().is_some_and(|it| !it.has_ratio);
         let needed = match (self.rounds_needed, fewest) {
             (None, _) if is_without_ratio => "0 has no ratio to anything".to_owned(),
-            (Some(needed), Some(fewest)) if needed > fewest as u64 => format!(
-                "a difference of {resolve} would be told in 19 of 20 cases with {} rounds each, of \
-                 which there are {fewest}",
-                format::count(needed)
+            (Some(RoundsNeeded::Beyond), _) => format!(
+                "a difference of {resolve} would take more than {} rounds each",
+                format::count(ROUNDS_MAX)
             ),
+            (Some(RoundsNeeded::Rounds(needed)), Some(fewest)) if needed > fewest as u64 => {
+                format!(
+                    "a difference of {resolve} would be told in 19 of 20 cases with {} rounds each, of \
+                 which there are {fewest}",
+                    format::count(needed)
+                )
+            }
             (Some(_), Some(fewest)) => {
                 format!("{fewest} rounds each tell a difference of {resolve} in 19 of 20 cases")
             }
@@ -534,6 +540,21 @@ mod tests {
             let row = text.lines().find(|it| it.contains(" lost ")).unwrap();
             assert!(row.ends_with("no ratio to 0"), "{text}");
         }
+    }
+
+    #[test]
+    fn rounds_that_nobody_would_wait_for_are_no_figure() {
+        let mut run = tests::run(&[("a", 2.0)], 2);
+        let Content::Bench(cells) = &mut run.content else {
+            panic!("a bench")
+        };
+        cells[0] = tests::cell("a", 1, 2000.0);
+        let found = contrast(&run, &run).unwrap();
+        let text = found.text(Style::default());
+        let said = "a difference of 3.0 % would take more than 1,000,000 rounds each.";
+        assert!(text.contains(said), "{text}");
+        let json = serde_json::to_value(&found).unwrap();
+        assert!(json["sections"][0]["rounds_needed"].is_null(), "{json}");
     }
 
     #[test]
