@@ -388,7 +388,7 @@ fn describe(
     environment.notes.extend(notes);
     for (name, value) in scenario.written() {
         let name = format!("knob {name}");
-        environment.notes.insert(name, value.clone());
+        environment.notes.insert(name, value);
     }
     environment
 }

@@ -52,6 +52,11 @@ impl Mistake {
 }
 
 impl Knob {
+    /// Whether it is a flag that set it.
+    pub(super) fn is_flag(&self) -> bool {
+        matches!(self.place, Place::Flag(_))
+    }
+
     /// What is wrong with it.
     pub(super) fn mistake(&self, name: &str, clause: &str) -> Mistake {
         match &self.place {

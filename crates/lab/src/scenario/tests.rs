@@ -115,6 +115,10 @@ fn twenty_bad_files_get_a_sentence_each_with_the_line_and_the_right_form() {
         ("rounds = [1, 2]", "it takes one value"),
         ("rounds", "bad.toml:4: "),
         ("round = 3", "'rounds' is the nearest name"),
+        (
+            "thresholds = ['leaks==0']\nduration = '10s'",
+            "takes a load of 60 s at least, and this one lasts 10s",
+        ),
         ("wombat = 1", "there are description, contestants"),
         ("[rate]\nsteps = 1", "it takes a text, a number"),
         ("tls = 'maybe'", "one of on, off, both"),
@@ -151,6 +155,23 @@ fn twenty_bad_files_get_a_sentence_each_with_the_line_and_the_right_form() {
         assert!(sentence.contains(right), "{line}: {sentence}");
         assert!(!sentence.contains('\n'), "{line}: {sentence}");
     }
+}
+
+#[test]
+fn a_soak_that_a_flag_shortens_goes_without_the_threshold_that_takes_longer() {
+    let soak = |knobs: &[(&str, &str)]| LabScenario::of_name("soak", &flags(knobs));
+    let thresholds = |scenario: &LabScenario| scenario.thresholds.len();
+    let (whole, short) = (soak(&[]).unwrap(), soak(&[("duration", "10s")]).unwrap());
+    assert_eq!((thresholds(&whole), thresholds(&short)), (3, 2));
+    assert_eq!(whole.remarks, [""; 0]);
+    let told = "the threshold `leaks==0` is left out: it takes a load of 60 s at least";
+    assert_eq!(short.remarks, [told]);
+    let asked = [("duration", "10s"), ("thresholds", "leaks==0")];
+    let sentence = soak(&asked).unwrap_err().to_string();
+    assert!(
+        sentence.starts_with("--thresholds: the threshold `leaks==0` takes"),
+        "{sentence}"
+    );
 }
 
 #[test]
@@ -219,7 +240,7 @@ fn the_default_of_each_knob_is_what_a_scenario_without_it_has() {
         let mut scenario = LabScenario::parse("a", text, "a.toml", flags).ok()?;
         let loads = scenario.loads();
         scenario.load = some.load.clone();
-        scenario.written.clear();
+        scenario.knobs = Knobs::default();
         Some(format!("{scenario:?} {loads:?}"))
     };
     let mut checked = 0;

@@ -36,6 +36,12 @@ fn run(scenario: LabScenario, args: &BattleArgs, roster: &Roster) -> Result<Exit
         output::check_writable(path)?;
     }
     output::announce_replacement(args.out.as_deref(), args.quiet);
+    if !args.quiet {
+        spec.scenario
+            .remarks
+            .iter()
+            .for_each(|it| output::remark(it));
+    }
     let stop = signals::stop_on_interrupt()?;
     let mut watch = Watch::new(args.quiet);
     let result = battle(&spec, &stop, &mut |event| watch.on_event(event));
