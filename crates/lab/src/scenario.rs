@@ -271,7 +271,24 @@ impl LabScenario {
             let sentence = "'over' is rate: 'batch' and 'hold' have none of their own";
             return Err(knobs.mistake(place, sentence));
         }
+        self.check_try_length(knobs, place)?;
         self.check_tries(knobs, place)
+    }
+
+    /// A search is many tries.
+    fn check_try_length(&self, knobs: &Knobs, place: &str) -> Result<(), Mistake> {
+        let each = self.loads().into_iter().map(|load| load.settings.stop);
+        let is_long = |stop: &Stop| matches!(stop, Stop::After(each) if *each > TRY_MAX);
+        match each.into_iter().find(is_long) {
+            Some(Stop::After(each)) => {
+                let sentence = format!(
+                    "'over' tries some twenty loads, each for 'duration', and {each:?} is more \
+                     than {TRY_MAX:?}: give less, such as 10s"
+                );
+                Err(knobs.mistake(place, &sentence))
+            }
+            Some(Stop::Messages(_) | Stop::Schedule) | None => Ok(()),
+        }
     }
 
     /// The first try of a search, and the last one, which is longer.
@@ -400,6 +417,8 @@ pub(crate) const WORKERS_MAX: u32 = 1024;
 /// The fewest with an interval of 95 % between three contestants.
 const ROUNDS: u64 = 5;
 const RESOLVE: f64 = 0.03;
+/// Of a search: with twenty of them it takes hours already.
+const TRY_MAX: Duration = Duration::from_secs(600);
 /// About what a restart under a supervisor takes.
 const DOWN_FOR: Duration = Duration::from_secs(1);
 

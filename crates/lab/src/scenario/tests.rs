@@ -119,6 +119,10 @@ fn twenty_bad_files_get_a_sentence_each_with_the_line_and_the_right_form() {
             "thresholds = ['leaks==0']\nduration = '10s'",
             "takes a load of 60 s at least, and this one lasts 10s",
         ),
+        (
+            "thresholds = ['lost==0']\nover = 'rate'\nduration = '30m'",
+            "give less, such as 10s",
+        ),
         ("wombat = 1", "there are description, contestants"),
         ("[rate]\nsteps = 1", "it takes a text, a number"),
         ("tls = 'maybe'", "one of on, off, both"),
@@ -171,6 +175,11 @@ fn a_soak_that_a_flag_shortens_goes_without_the_threshold_that_takes_longer() {
     assert!(
         sentence.starts_with("--thresholds: the threshold `leaks==0` takes"),
         "{sentence}"
+    );
+    let long = soak(&[("over", "rate")]).unwrap_err().to_string();
+    assert!(
+        long.starts_with("--over: 'over' tries some twenty loads"),
+        "{long}"
     );
 }
 
