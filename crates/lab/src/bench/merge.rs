@@ -58,7 +58,7 @@ pub(crate) fn add_server(
         cell.processors = series.processors(from, to);
     }
     if let Some(reason) = &server.died {
-        cell.assessment.add(Verdict::Invalid, reason.clone());
+        cell.assessment.add_cause(Verdict::Invalid, reason.clone());
         cell.ended_early.get_or_insert_with(|| reason.clone());
     }
     cell.server = Some(server);
@@ -339,10 +339,12 @@ mod tests {
             ..Server::default()
         };
         let mut cell = Cell::default();
+        let follows = "every connection was lost";
+        cell.assessment.add(Verdict::Invalid, follows);
         let (series, phases) = (Series::default(), Phases::default());
         add_server(&mut cell, server, &series, &phases, Instant::now());
         assert_eq!(cell.assessment.verdict(), Verdict::Invalid);
-        assert_eq!(cell.assessment.reasons(), ["it fell over"]);
+        assert_eq!(cell.assessment.reasons(), ["it fell over", follows]);
         assert_eq!(cell.ended_early.as_deref(), Some("it fell over"));
     }
 
