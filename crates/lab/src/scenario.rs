@@ -244,6 +244,11 @@ impl LabScenario {
         }
     }
 
+    /// Whether a flag has set this knob.
+    pub fn is_flag(&self, name: &str) -> bool {
+        self.knobs.get(name).is_some_and(Knob::is_flag)
+    }
+
     /// What a search cannot go without, and what it cannot go with.
     fn check_search(&self, knobs: &Knobs, place: &str) -> Result<(), Mistake> {
         if self.thresholds.is_empty() {
