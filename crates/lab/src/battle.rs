@@ -240,7 +240,11 @@ pub fn battle(
             observer(&BattleEvent::CellEnded {
                 place: &place,
                 cell,
-                left_s: each_s * (bouts.len() - index - 1) as f64,
+                // Who is stopped has nothing left to do.
+                left_s: match stop.load(Ordering::Relaxed) {
+                    true => 0.0,
+                    false => each_s * (bouts.len() - index - 1) as f64,
+                },
             });
         }
         run.environment.elapsed_s = started.elapsed().as_secs_f64();
@@ -370,10 +374,13 @@ fn describe(
     let mut contestants = spec.contestants.iter();
     let backends = match contestants.any(|it| it.kind() == Kind::Proxy) {
         true => format!(
-            "{} of {} with {} workers each",
+            "{} of {} with {} each",
             scenario.backends,
             spec.backend.name(),
-            scenario.backend_workers
+            match scenario.backend_workers {
+                1 => "1 worker".to_owned(),
+                count => format!("{count} workers"),
+            }
         ),
         false => "none, because no proxy takes part".to_owned(),
     };

@@ -249,6 +249,22 @@ impl LabScenario {
         self.knobs.get(name).is_some_and(Knob::is_flag)
     }
 
+    /// Limits that are more than there is limit nobody.
+    pub fn check_processors(&self, processors: usize) -> Result<(), Mistake> {
+        let limits = self.cpu_limits;
+        let all = [
+            ("server_cpu_limit", limits.server),
+            ("proxy_cpu_limit", limits.proxy),
+            ("client_cpu_limit", limits.client),
+        ];
+        for (name, limit) in all {
+            if let Some(clause) = CpuLimits::excess(limit, processors) {
+                return Err(self.mistake(name, &clause));
+            }
+        }
+        Ok(())
+    }
+
     /// What a search cannot go without, and what it cannot go with.
     fn check_search(&self, knobs: &Knobs, place: &str) -> Result<(), Mistake> {
         if self.thresholds.is_empty() {
@@ -418,7 +434,8 @@ const BACKEND: &str = "moonwire";
 /// Some hundred thousand messages.
 const CEILING: Duration = Duration::from_secs(2);
 pub(crate) const BACKENDS_MAX: u32 = 64;
-pub(crate) const WORKERS_MAX: u32 = 1024;
+/// As many as moonwire takes, and more than anybody here has processors for.
+pub(crate) const WORKERS_MAX: u32 = 256;
 /// The fewest with an interval of 95 % between three contestants.
 const ROUNDS: u64 = 5;
 const RESOLVE: f64 = 0.03;

@@ -115,6 +115,13 @@ fn twenty_bad_files_get_a_sentence_each_with_the_line_and_the_right_form() {
         ("rounds = [1, 2]", "it takes one value"),
         ("rounds", "bad.toml:4: "),
         ("round = 3", "'rounds' is the nearest name"),
+        ("\n[load]\nrate = 5", "a scenario has no tables"),
+        (
+            "message_size = '1GiB'\nrounds = 1",
+            "more than the maximum of",
+        ),
+        ("fragments = '40%:1'", "come to 40 %, not to 100 %"),
+        ("workers = 900", "from 1 to 256"),
         (
             "thresholds = ['leaks==0']\nduration = '10s'",
             "takes a load of 60 s at least, and this one lasts 10s",
@@ -155,10 +162,19 @@ fn twenty_bad_files_get_a_sentence_each_with_the_line_and_the_right_form() {
         let place = sentence.split(": ").next().unwrap();
         // The three lines before it are as they should be.
         let number = place.strip_prefix("bad.toml:").map(str::parse);
-        assert!(matches!(number, Some(Ok(4..=5))), "{line}: {sentence}");
+        assert!(matches!(number, Some(Ok(4..=6))), "{line}: {sentence}");
         assert!(sentence.contains(right), "{line}: {sentence}");
         assert!(!sentence.contains('\n'), "{line}: {sentence}");
     }
+}
+
+#[test]
+fn a_large_message_is_a_mistake_of_its_own_line() {
+    let sentence = mistake_of("message_size = '1GiB'\nrounds = 1");
+    assert!(
+        sentence.starts_with("bad.toml:4: a message of"),
+        "{sentence}"
+    );
 }
 
 #[test]
@@ -181,6 +197,16 @@ fn a_soak_that_a_flag_shortens_goes_without_the_threshold_that_takes_longer() {
         long.starts_with("--over: 'over' tries some twenty loads"),
         "{long}"
     );
+}
+
+#[test]
+fn a_limit_beyond_the_processors_is_a_mistake_of_its_knob() {
+    let limited = flags(&[("server_cpu_limit", "99")]);
+    let scenario = LabScenario::of_name("latency", &limited).unwrap();
+    let sentence = scenario.check_processors(2).unwrap_err().to_string();
+    let told = "--server-cpu-limit: 99 is more than the 2 processors there are";
+    assert!(sentence.starts_with(told), "{sentence}");
+    assert!(scenario.check_processors(128).is_ok());
 }
 
 #[test]

@@ -89,6 +89,10 @@ fn spec(scenario: LabScenario, args: &BattleArgs, roster: &Roster) -> Result<Bat
     let clients: Result<Vec<_>, String> =
         clients.map(|name| roster.one(Kind::Client, name)).collect();
     let clients = clients.map_err(wrong("cross_check"))?;
+    if scenario.agent.is_none() {
+        let processors = std::thread::available_parallelism().map_or(usize::MAX, Into::into);
+        scenario.check_processors(processors)?;
+    }
     Ok(BattleSpec {
         contestants,
         backend,
