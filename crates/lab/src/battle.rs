@@ -240,11 +240,7 @@ pub fn battle(
             observer(&BattleEvent::CellEnded {
                 place: &place,
                 cell,
-                // Who is stopped has nothing left to do.
-                left_s: match stop.load(Ordering::Relaxed) {
-                    true => 0.0,
-                    false => each_s * (bouts.len() - index - 1) as f64,
-                },
+                left_s: each_s * left(stop, planned - index - 1),
             });
         }
         run.environment.elapsed_s = started.elapsed().as_secs_f64();
@@ -398,6 +394,14 @@ fn describe(
         environment.notes.insert(name, value);
     }
     environment
+}
+
+/// How many of the cells to come will be measured: who is stopped has nothing left to do.
+fn left(stop: &AtomicBool, to_come: usize) -> f64 {
+    match stop.load(Ordering::Relaxed) {
+        true => 0.0,
+        false => to_come as f64,
+    }
 }
 
 /// The note of a result that is not whole.

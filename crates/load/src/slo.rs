@@ -67,8 +67,8 @@ impl Slo {
     /// That a load of this length says nothing of it; a sentence.
     pub fn too_short(&self, duration: Duration) -> String {
         format!(
-            "the threshold `{self}` takes a load of {} s at least, and this one lasts {duration:?}: \
-             load for longer, or leave it out",
+            "the threshold `{self}` takes a load of {} s at least, and this one lasts \
+             {duration:?}: load for longer, or leave it out",
             self.load_seconds_min()
         )
     }

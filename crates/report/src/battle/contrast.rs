@@ -401,8 +401,8 @@ impl Section {
             ),
             (Some(RoundsNeeded::Rounds(needed)), Some(fewest)) if needed > fewest as u64 => {
                 format!(
-                    "a difference of {resolve} would be told in 19 of 20 cases with {} rounds each, of \
-                 which there are {fewest}",
+                    "a difference of {resolve} would be told in 19 of 20 cases with {} rounds \
+                     each, of which there are {fewest}",
                     format::count(needed)
                 )
             }
