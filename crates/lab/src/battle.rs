@@ -240,7 +240,7 @@ pub fn battle(
             observer(&BattleEvent::CellEnded {
                 place: &place,
                 cell,
-                left_s: each_s * (bouts.len() - index - 1) as f64,
+                left_s: each_s * left(stop, planned - index - 1),
             });
         }
         run.environment.elapsed_s = started.elapsed().as_secs_f64();
@@ -370,10 +370,13 @@ fn describe(
     let mut contestants = spec.contestants.iter();
     let backends = match contestants.any(|it| it.kind() == Kind::Proxy) {
         true => format!(
-            "{} of {} with {} workers each",
+            "{} of {} with {} each",
             scenario.backends,
             spec.backend.name(),
-            scenario.backend_workers
+            match scenario.backend_workers {
+                1 => "1 worker".to_owned(),
+                count => format!("{count} workers"),
+            }
         ),
         false => "none, because no proxy takes part".to_owned(),
     };
@@ -388,9 +391,17 @@ fn describe(
     environment.notes.extend(notes);
     for (name, value) in scenario.written() {
         let name = format!("knob {name}");
-        environment.notes.insert(name, value.clone());
+        environment.notes.insert(name, value);
     }
     environment
+}
+
+/// How many of the cells to come will be measured: who is stopped has nothing left to do.
+fn left(stop: &AtomicBool, to_come: usize) -> f64 {
+    match stop.load(Ordering::Relaxed) {
+        true => 0.0,
+        false => to_come as f64,
+    }
 }
 
 /// The note of a result that is not whole.

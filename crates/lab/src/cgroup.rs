@@ -44,6 +44,15 @@ impl CpuLimits {
         fitting.map(Some).ok_or_else(wrong)
     }
 
+    /// That a limit is more than there is, and so is none; a clause.
+    pub fn excess(limit: Option<f64>, processors: usize) -> Option<String> {
+        let limit = limit.filter(|limit| *limit > processors as f64)?;
+        Some(format!(
+            "{limit} is more than the {processors} processors there are, which limits nobody: give \
+             less, or 0 for no limit"
+        ))
+    }
+
     /// Whether there is none.
     pub(crate) fn is_none(&self) -> bool {
         *self == Self::default()

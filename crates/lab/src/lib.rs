@@ -11,6 +11,7 @@ mod check;
 mod contestant;
 mod doubling;
 mod environment;
+mod foreign_load;
 mod idle_poll;
 mod kernel;
 mod link;

@@ -7,6 +7,7 @@ pub(crate) mod inherited;
 pub(crate) mod keeper;
 mod output;
 mod spawn;
+mod state;
 pub(crate) mod tree;
 
 use std::ffi::OsString;
@@ -112,11 +113,13 @@ impl ChildProcess {
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
                 Err(mpsc::RecvTimeoutError::Timeout) => {
+                    let state = state::told(child.pid());
                     child.stop(Duration::ZERO);
                     let output = child.output_tail();
                     return Err(ProcessError::NotReady {
                         after: spec.ready_timeout,
                         output,
+                        state,
                     });
                 }
                 Err(mpsc::RecvTimeoutError::Disconnected) => {
@@ -242,6 +245,8 @@ pub enum ProcessError {
         after: Duration,
         /// The last it said.
         output: Vec<String>,
+        /// What its process did then; a clause.
+        state: String,
     },
 }
 
@@ -260,10 +265,14 @@ impl fmt::Display for ProcessError {
                     last(output)
                 )
             }
-            Self::NotReady { after, output } => {
+            Self::NotReady {
+                after,
+                output,
+                state,
+            } => {
                 write!(
                     to,
-                    "the server was not ready after {after:?}{}",
+                    "the server was not ready after {after:?}{}; {state}",
                     last(output)
                 )
             }
@@ -503,6 +512,9 @@ mod tests {
         };
         let error = ChildProcess::start(&spec).unwrap_err();
         assert!(matches!(error, ProcessError::NotReady { .. }), "{error}");
+        let said = error.to_string();
+        assert!(said.contains("; its process slept"), "{said}");
+        assert!(said.ends_with(" of CPU time"), "{said}");
     }
 
     #[test]

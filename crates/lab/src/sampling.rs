@@ -30,6 +30,10 @@ pub struct Sample {
     pub at: Instant,
     /// CPU time of all its threads since it started, nanoseconds.
     pub cpu_ns: u64,
+    /// Time for which its threads could have run and waited for a processor, those that are there,
+    /// nanoseconds.
+    #[serde(default)]
+    pub waited_ns: u64,
     /// Resident memory, bytes.
     pub rss_bytes: u64,
     /// Threads.
@@ -52,6 +56,9 @@ pub struct Sample {
     /// What the processors of the machine did, looked at twice a second at most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processors: Vec<ProcessorTimes>,
+    /// CPU time that whoever looks had used at a look at the processors, nanoseconds.
+    #[serde(default)]
+    pub observer_cpu_ns: u64,
     /// What costs the process something to find out, looked at less often.
     pub rare: Option<RareSample>,
 }
@@ -107,6 +114,7 @@ impl Series {
         };
         self.0.extend(later.0.into_iter().map(|sample| Sample {
             cpu_ns: last.cpu_ns + sample.cpu_ns,
+            waited_ns: last.waited_ns + sample.waited_ns,
             voluntary_switches: last.voluntary_switches + sample.voluntary_switches,
             involuntary_switches: last.involuntary_switches + sample.involuntary_switches,
             ..sample
@@ -199,13 +207,7 @@ impl Series {
     /// What the processors of the machine did between the looks at them that are nearest to both
     /// moments.
     pub fn processors(&self, from: Instant, to: Instant) -> Vec<Processor> {
-        let looks = || self.0.iter().filter(|sample| !sample.processors.is_empty());
-        let distance = |one: Instant, other: Instant| match one > other {
-            true => one - other,
-            false => other - one,
-        };
-        let nearest = |at| looks().min_by_key(|sample| distance(sample.at, at));
-        let (Some(first), Some(last)) = (nearest(from), nearest(to)) else {
+        let Some((first, last)) = self.processor_looks(from, to) else {
             return Vec::new();
         };
         let before = first.processors.iter();
@@ -214,6 +216,17 @@ impl Series {
             before.until(later.find(|after| after.number == before.number)?)
         });
         both.collect()
+    }
+
+    /// The looks at the processors that are nearest to both moments.
+    pub(crate) fn processor_looks(&self, from: Instant, to: Instant) -> Option<(&Sample, &Sample)> {
+        let looks = || self.0.iter().filter(|sample| !sample.processors.is_empty());
+        let distance = |one: Instant, other: Instant| match one > other {
+            true => one - other,
+            false => other - one,
+        };
+        let nearest = |at| looks().min_by_key(|sample| distance(sample.at, at));
+        Some((nearest(from)?, nearest(to)?))
     }
 
     /// The most that was seen of what comes and goes, by its name in a result.
@@ -440,6 +453,7 @@ fn sum(looks: Vec<Sample>, group: Option<&CpuGroup>) -> Option<Sample> {
     // What belongs to the network namespace is that of the first: they share one.
     let sum = looks.reduce(|sum, one| Sample {
         cpu_ns: sum.cpu_ns + one.cpu_ns,
+        waited_ns: sum.waited_ns + one.waited_ns,
         rss_bytes: sum.rss_bytes + one.rss_bytes,
         threads: sum.threads + one.threads,
         voluntary_switches: sum.voluntary_switches + one.voluntary_switches,
@@ -485,6 +499,7 @@ fn look_at(pid: i32, rare: bool) -> Option<Sample> {
     Some(Sample {
         at,
         cpu_ns,
+        waited_ns: waited_ns(pid),
         rss_bytes: stat.rss * procfs::page_size(),
         threads: u64::try_from(stat.num_threads).unwrap_or(0),
         voluntary_switches,
@@ -495,6 +510,7 @@ fn look_at(pid: i32, rare: bool) -> Option<Sample> {
         stolen_ms: 0,
         throttling: None,
         processors: Vec::new(),
+        observer_cpu_ns: 0,
         rare: rare.then(|| look_closely(&process)).flatten(),
     })
 }
@@ -538,6 +554,19 @@ fn switches(process: &Process) -> (u64, u64) {
         })
 }
 
+/// For how long all its threads waited for a processor; 0 where the kernel does not keep it.
+fn waited_ns(pid: i32) -> u64 {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return 0;
+    };
+    let waited = tasks.flatten().filter_map(|task| {
+        let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+        // Time that it ran, time that it waited, how often it ran.
+        text.split_whitespace().nth(1)?.parse::<u64>().ok()
+    });
+    waited.sum()
+}
+
 /// Reads a table like `/proc/net/snmp`: per row one line of titles and one of values.
 fn titled(text: &str, row: &str, column: &str) -> Option<u64> {
     let mut lines = text
@@ -563,4 +592,4 @@ fn labelled(text: &str, row: &str, name: &str) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

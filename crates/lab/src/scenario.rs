@@ -19,8 +19,8 @@ use moonwire_load::{Slo, Stop, quantity};
 use moonwire_report::{METRICS, Metric, Over, Rules};
 
 pub use self::agent::AgentPlan;
-use self::knobs::Knobs;
 pub use self::knobs::Mistake;
+use self::knobs::{Knob, Knobs};
 use self::load::LoadKnobs;
 pub(crate) use self::load::{LoadPlan, Service};
 pub use self::search::SearchPlan;
@@ -77,8 +77,10 @@ pub struct LabScenario {
     pub seed: Option<u64>,
     /// Connections, and everything that a load run takes.
     load: LoadKnobs,
-    /// Every knob as it was written, for the record.
-    written: BTreeMap<String, String>,
+    /// Every knob as it was written, for the record and for mistakes that are found later.
+    knobs: Knobs,
+    /// What is done otherwise than it says; a sentence each.
+    pub remarks: Vec<String>,
 }
 
 /// When a contestant is killed, and for how long.
@@ -154,7 +156,7 @@ impl LabScenario {
         let primary = knobs.one("primary", metric)?;
         let contestants = knobs.many("contestants", word)?;
         let backend = knobs.one("backend", word)?;
-        let scenario = Self {
+        let mut scenario = Self {
             name: name.to_owned(),
             description: knobs.one("description", word)?.unwrap_or_default(),
             contestants: contestants.ok_or_else(|| needed("contestants"))?,
@@ -192,14 +194,75 @@ impl LabScenario {
             thresholds: knobs.many("thresholds", threshold)?.unwrap_or_default(),
             seed: knobs.one("seed", quantity::count)?,
             load: LoadKnobs::of(&knobs, place)?,
-            written: knobs.texts(),
+            remarks: Vec::new(),
+            knobs,
         };
-        scenario.load.check(&knobs, place)?;
-        scenario.check_loads(&knobs, place)?;
+        let knobs = &scenario.knobs;
+        scenario.load.check(knobs, place)?;
+        scenario.check_loads(knobs, place)?;
         if scenario.search.is_some() {
-            scenario.check_search(&knobs, place)?;
+            scenario.check_search(knobs, place)?;
         }
+        scenario.fit_thresholds()?;
         Ok(scenario)
+    }
+
+    /// Leaves out thresholds that its loads are too short for, where a flag has made them so short.
+    /// Who wrote both is told that they do not go together.
+    fn fit_thresholds(&mut self) -> Result<(), Mistake> {
+        let lasting = |load: &LoadPlan| match load.settings.stop {
+            Stop::After(duration) => Some(duration),
+            Stop::Messages(_) | Stop::Schedule => None,
+        };
+        let Some(shortest) = self.loads().iter().filter_map(lasting).min() else {
+            return Ok(());
+        };
+        let is_short = |slo: &Slo| shortest < Duration::from_secs(slo.load_seconds_min());
+        let (short, kept): (Vec<Slo>, Vec<Slo>) =
+            self.thresholds.iter().cloned().partition(is_short);
+        let [first, ..] = short.as_slice() else {
+            return Ok(());
+        };
+        let is_flag = |name| self.knobs.get(name).is_some_and(Knob::is_flag);
+        if is_flag("thresholds") || !is_flag("duration") {
+            return Err(self.mistake("thresholds", &first.too_short(shortest)));
+        }
+        let remarks = short.iter().map(|slo| {
+            let least_s = slo.load_seconds_min();
+            format!("the threshold `{slo}` is left out: it takes a load of {least_s} s at least")
+        });
+        self.remarks = remarks.collect();
+        self.thresholds = kept;
+        Ok(())
+    }
+
+    /// What is found to be wrong with a knob by whoever knows more than the scenario.
+    pub fn mistake(&self, name: &str, clause: &str) -> Mistake {
+        match self.knobs.get(name) {
+            Some(knob) => knob.mistake(name, clause),
+            None => Mistake::of(name, clause),
+        }
+    }
+
+    /// Whether a flag has set this knob.
+    pub fn is_flag(&self, name: &str) -> bool {
+        self.knobs.get(name).is_some_and(Knob::is_flag)
+    }
+
+    /// Limits that are more than there is limit nobody.
+    pub fn check_processors(&self, processors: usize) -> Result<(), Mistake> {
+        let limits = self.cpu_limits;
+        let all = [
+            ("server_cpu_limit", limits.server),
+            ("proxy_cpu_limit", limits.proxy),
+            ("client_cpu_limit", limits.client),
+        ];
+        for (name, limit) in all {
+            if let Some(clause) = CpuLimits::excess(limit, processors) {
+                return Err(self.mistake(name, &clause));
+            }
+        }
+        Ok(())
     }
 
     /// What a search cannot go without, and what it cannot go with.
@@ -229,7 +292,24 @@ impl LabScenario {
             let sentence = "'over' is rate: 'batch' and 'hold' have none of their own";
             return Err(knobs.mistake(place, sentence));
         }
+        self.check_try_length(knobs, place)?;
         self.check_tries(knobs, place)
+    }
+
+    /// A search is many tries.
+    fn check_try_length(&self, knobs: &Knobs, place: &str) -> Result<(), Mistake> {
+        let each = self.loads().into_iter().map(|load| load.settings.stop);
+        let is_long = |stop: &Stop| matches!(stop, Stop::After(each) if *each > TRY_MAX);
+        match each.into_iter().find(is_long) {
+            Some(Stop::After(each)) => {
+                let sentence = format!(
+                    "'over' tries some twenty loads, each for 'duration', and {each:?} is more \
+                     than {TRY_MAX:?}: give less, such as 10s"
+                );
+                Err(knobs.mistake(place, &sentence))
+            }
+            Some(Stop::Messages(_) | Stop::Schedule) | None => Ok(()),
+        }
     }
 
     /// The first try of a search, and the last one, which is longer.
@@ -280,8 +360,8 @@ impl LabScenario {
     }
 
     /// Every knob as it was written.
-    pub(crate) fn written(&self) -> &BTreeMap<String, String> {
-        &self.written
+    pub(crate) fn written(&self) -> BTreeMap<String, String> {
+        self.knobs.texts()
     }
 }
 
@@ -354,10 +434,13 @@ const BACKEND: &str = "moonwire";
 /// Some hundred thousand messages.
 const CEILING: Duration = Duration::from_secs(2);
 pub(crate) const BACKENDS_MAX: u32 = 64;
-pub(crate) const WORKERS_MAX: u32 = 1024;
+/// As many as moonwire takes, and more than anybody here has processors for.
+pub(crate) const WORKERS_MAX: u32 = 256;
 /// The fewest with an interval of 95 % between three contestants.
 const ROUNDS: u64 = 5;
 const RESOLVE: f64 = 0.03;
+/// Of a search: with twenty of them it takes hours already.
+const TRY_MAX: Duration = Duration::from_secs(600);
 /// About what a restart under a supervisor takes.
 const DOWN_FOR: Duration = Duration::from_secs(1);
 

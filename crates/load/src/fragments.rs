@@ -27,9 +27,19 @@ pub enum Cut {
 
 impl FragmentShare {
     /// Reads `40:1,40:100+rest,20:100+50+rest`: weights, and for each a number of parts, or the
-    /// sizes of the first ones.
+    /// sizes of the first ones. Weights in percent, `40%:1,60%:2`, come to 100.
     pub fn parse_all(text: &str) -> Result<Vec<Self>, ScenarioError> {
-        text.split(',').map(Self::parse).collect()
+        let shares: Vec<Self> = text.split(',').map(Self::parse).collect::<Result<_, _>>()?;
+        let mut weights = text.split(',').filter_map(|share| share.split(':').next());
+        let is_percent = weights.all(|weight| weight.trim().ends_with('%'));
+        let sum: u64 = shares.iter().map(|share| u64::from(share.weight)).sum();
+        match is_percent && sum != 100 {
+            true => Err(ScenarioError::new(format!(
+                "the shares of '{text}' come to {sum} %, not to 100 %: give all of them, or \
+                 weights without %"
+            ))),
+            false => Ok(shares),
+        }
     }
 
     fn parse(text: &str) -> Result<Self, ScenarioError> {
@@ -148,6 +158,10 @@ mod tests {
             let sentence = FragmentShare::parse_all(wrong).unwrap_err().to_string();
             assert!(sentence.contains("WEIGHT:PARTS"), "{sentence}");
         }
+        assert_eq!(shares("40%:1,60%:2").len(), 2);
+        let sentence = FragmentShare::parse_all("40%:1,20%:2").unwrap_err();
+        let told = "come to 60 %, not to 100 %";
+        assert!(sentence.to_string().contains(told), "{sentence}");
     }
 
     #[test]

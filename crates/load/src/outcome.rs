@@ -387,6 +387,7 @@ fn parameters(plan: &Plan) -> Parameters {
         stages: scenario.stages().map(ToString::to_string),
         in_flight: scenario.in_flight_max().map(u64::from),
         messages_per_connection: scenario.messages_per_connection,
+        think_ms: scenario.think.map(milliseconds),
         open_max: scenario.open_max.map(u64::from),
         link_delay_ms: scenario.link_delay.map(milliseconds),
         ..Parameters::default()

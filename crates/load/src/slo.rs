@@ -7,6 +7,7 @@
 //! latency without a name is the response time.
 
 use std::fmt;
+use std::time::Duration;
 
 use moonwire_report::{Cell, METRICS, Metric, MetricUnit, Threshold};
 use serde::{Serialize, Serializer};
@@ -56,6 +57,20 @@ impl Slo {
                 example(metric)
             )),
         }
+    }
+
+    /// How long a load has to last for an answer, in seconds.
+    pub fn load_seconds_min(&self) -> u64 {
+        self.metric.load_seconds_min()
+    }
+
+    /// That a load of this length says nothing of it; a sentence.
+    pub fn too_short(&self, duration: Duration) -> String {
+        format!(
+            "the threshold `{self}` takes a load of {} s at least, and this one lasts \
+             {duration:?}: load for longer, or leave it out",
+            self.load_seconds_min()
+        )
     }
 
     /// What the result says. What was not measured does not pass.
@@ -320,6 +335,15 @@ mod tests {
         let threshold = Slo::parse("one_way.p99<1s").unwrap().evaluate(&cell());
         assert!(!threshold.passed);
         assert_eq!(threshold.actual, "no sample");
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_not_called_a_failure() {
+        let threshold = Slo::parse("leaks==0").unwrap().evaluate(&cell());
+        assert!(!threshold.passed);
+        let told = "threshold leaks==0 cannot be told: it takes a minute of load on as many \
+                    connections to tell";
+        assert_eq!(threshold.to_string(), told);
     }
 
     #[test]

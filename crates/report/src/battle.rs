@@ -30,6 +30,7 @@ use crate::cross_check;
 use crate::evenness;
 use crate::format;
 use crate::groups;
+use crate::knobs::Knobs;
 use crate::metric::Metric;
 use crate::parameters::Parameters;
 use crate::run::Run;
@@ -200,6 +201,11 @@ impl<'a> Field<'a> {
     /// What its cells have in common.
     fn common(&self) -> (Parameters, bool) {
         common(self.cells[0])
+    }
+
+    /// What else its cells have in common.
+    fn knobs(&self, run: &Run) -> Knobs {
+        Knobs::of(run, &self.cells)
     }
 
     fn title(&self) -> String {

@@ -520,6 +520,10 @@ mod tests {
         run.capacities[0].lowest_failed = None;
         let said = sections(&run)[0].sentences.join(" ");
         assert!(said.contains("raise `to`"), "{said}");
+        run.rules = Some(crate::battle::tests::rules());
+        let short = crate::pull_request::pull_request(&run);
+        let (short, _) = short.split_once("<details>").unwrap();
+        assert!(short.contains("all that was tried passed"), "{short}");
     }
 
     #[test]

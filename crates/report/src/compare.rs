@@ -15,6 +15,7 @@ use crate::cell::Cell;
 use crate::format;
 use crate::groups::{clients, titled};
 use crate::interval::{Interval, IntervalLatency};
+use crate::knobs::Knobs;
 use crate::pull_request::shown;
 use crate::quantiles::Quantiles;
 use crate::run::Run;
@@ -80,7 +81,11 @@ pub fn compare(a: &Run, b: Option<&Run>) -> Comparison {
         comparison.sections.push(Section {
             title,
             changes: changes(cell, other),
-            unjudged: other.and_then(|other| objection(cell, other)),
+            unjudged: other.and_then(|other| {
+                let knobs = |run, cell| Knobs::of(run, &[cell]);
+                let difference = knobs(a, cell).difference(&knobs(b?, other));
+                objection(cell, other, difference)
+            }),
         });
     }
     comparison.remarks.extend(comparison.only_in_a.clone());
@@ -305,14 +310,19 @@ impl Section {
 
 /// Why two cells say nothing of each other. Figures of a run that is INVALID are those of its
 /// generator, and those of another load are no other server's.
-fn objection(a: &Cell, b: &Cell) -> Option<String> {
+fn objection(a: &Cell, b: &Cell, difference: Option<String>) -> Option<String> {
     let is_invalid = |cell: &Cell| cell.assessment.verdict() == Verdict::Invalid;
     let reason = match (is_invalid(a), is_invalid(b)) {
         (true, true) => "both are INVALID",
         (true, false) => "A is INVALID",
         (false, true) => "B is INVALID",
         (false, false) if a.parameters != b.parameters => "they are other loads",
-        (false, false) => return None,
+        (false, false) => {
+            let difference = difference?;
+            return Some(format!(
+                "not judged, because they are no pair: {difference}"
+            ));
+        }
     };
     Some(format!("not judged, because {reason}"))
 }

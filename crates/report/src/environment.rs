@@ -163,12 +163,24 @@ pub struct Threshold {
     pub passed: bool,
 }
 
+impl Threshold {
+    /// Why there is no answer, where that is so: it has not passed, and has not failed either.
+    pub fn unanswered(&self) -> Option<&str> {
+        self.actual.strip_prefix("no answer: ")
+    }
+
+    /// What came of it, in words.
+    pub(crate) fn finding(&self) -> String {
+        let outcome = if self.passed { "passed" } else { "failed" };
+        match self.unanswered() {
+            Some(why) => format!("cannot be told: {why}"),
+            None => format!("{outcome}, found {}", self.actual),
+        }
+    }
+}
+
 impl fmt::Display for Threshold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let outcome = if self.passed { "passed" } else { "failed" };
-        let Self {
-            expression, actual, ..
-        } = self;
-        write!(f, "threshold {expression} {outcome}, found {actual}")
+        write!(f, "threshold {} {}", self.expression, self.finding())
     }
 }

@@ -96,26 +96,11 @@ pub(crate) fn described(parameters: &Parameters) -> String {
         parts.push(sending.trim_start().to_owned());
     }
     parts.extend(rate(parameters));
-    if parameters.kind() == Loop::Closed {
-        parts.push("closed loop".to_owned());
+    parts.extend(closed_loop(parameters));
+    match parameters.kind() {
+        Loop::Idle => parts.push("held, nothing is sent".to_owned()),
+        Loop::Open | Loop::Closed => parts.extend(messages(parameters)),
     }
-    if let Some(in_flight) = parameters.in_flight {
-        parts.push(format!("at most {in_flight} in flight per connection"));
-    }
-    parts.push(format!(
-        "{} payload",
-        format::round_number(&format::bytes(parameters.message_bytes as f64))
-    ));
-    parts.push(match parameters.publishers {
-        None => format!(
-            "{} a message",
-            plural(parameters.replies, "reply", "replies")
-        ),
-        Some(publishers) => format!(
-            "{} heard by all",
-            plural(publishers, "publisher", "publishers")
-        ),
-    });
     if let Some(silent) = parameters.silent {
         parts.push(format!("{} of them do not read", format::count(silent)));
     }
@@ -133,6 +118,46 @@ pub(crate) fn described(parameters: &Parameters) -> String {
     }
     parts.extend(link_extras(parameters));
     parts.join(", ")
+}
+
+/// What the replies and the ends of connections have a say in.
+fn closed_loop(parameters: &Parameters) -> Vec<String> {
+    let duration = |ms: f64| format::round_number(&format::latency(ms * 1e3));
+    let is_closed = parameters.kind() == Loop::Closed;
+    let messages = parameters.messages_per_connection;
+    let parts = [
+        is_closed.then(|| "closed loop".to_owned()),
+        parameters
+            .think_ms
+            .map(|ms| format!("{} after each reply", duration(ms))),
+        parameters
+            .in_flight
+            .map(|count| format!("at most {count} in flight per connection")),
+        messages.map(|count| {
+            let messages = plural(count, "message", "s");
+            format!("{messages} on each connection, which then closes")
+        }),
+        parameters
+            .open_max
+            .map(|count| format!("at most {} open at once", format::count(count))),
+    ];
+    parts.into_iter().flatten().collect()
+}
+
+/// What a message is, and what comes back.
+fn messages(parameters: &Parameters) -> [String; 2] {
+    let size = format::bytes(parameters.message_bytes as f64);
+    let replies = match parameters.publishers {
+        None => format!(
+            "{} a message",
+            plural(parameters.replies, "reply", "replies")
+        ),
+        Some(publishers) => format!(
+            "{} heard by all",
+            plural(publishers, "publisher", "publishers")
+        ),
+    };
+    [format!("{} payload", format::round_number(&size)), replies]
 }
 
 /// Messages per second, and how that changes.
@@ -242,6 +267,41 @@ mod tests {
             "5 batches of 2 messages every 1 s, 1 KiB payload, 4 replies a message, \
              20 ms link delay per direction"
         );
+    }
+
+    #[test]
+    fn loads_that_differ_have_names_that_differ() {
+        let closed = Parameters {
+            in_flight: Some(1),
+            message_bytes: 64,
+            replies: 1,
+            ..Parameters::default()
+        };
+        let soak =
+            "closed loop, at most 1 in flight per connection, 64 B payload, 1 reply a message";
+        assert_eq!(described(&closed), soak);
+        let shortlived = Parameters {
+            messages_per_connection: Some(1),
+            open_max: Some(100),
+            think_ms: Some(50.0),
+            ..closed.clone()
+        };
+        let told = "closed loop, 50 ms after each reply, at most 1 in flight per connection, \
+                    1 message on each connection, which then closes, at most 100 open at once, \
+                    64 B payload, 1 reply a message";
+        assert_eq!(described(&shortlived), told);
+        assert!(
+            shortlived.key().contains("_o100_t50"),
+            "{}",
+            shortlived.key()
+        );
+        let idle = Parameters {
+            in_flight: None,
+            link_delay_ms: Some(20.0),
+            ..closed
+        };
+        let told = "held, nothing is sent, 20 ms link delay per direction";
+        assert_eq!(described(&idle), told);
     }
 
     #[test]

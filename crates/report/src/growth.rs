@@ -172,6 +172,8 @@ fn points(intervals: &[Interval], per: Per) -> Vec<(f64, f64)> {
 
 /// Of those that count: a shorter run says nothing about a leak.
 const SECONDS_MIN: usize = 45;
+/// Of a load, with the quarter that does not count.
+pub(crate) const LOAD_SECONDS_MIN: u64 = SECONDS_MIN as u64 * 4 / 3;
 /// A few that come back after a loss are no ramp.
 const CONNECTED_GROWTH_MAX: f64 = 1.05;
 /// Less is a few pages here and there, whatever its cause.

@@ -30,6 +30,7 @@ mod heat_map;
 mod histogram;
 mod interval;
 mod junit;
+mod knobs;
 mod latency_buckets;
 mod lineup;
 mod live_counts;

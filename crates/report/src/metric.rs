@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::cell::Cell;
 use crate::format;
-use crate::growth::{Growth, GrowthVerdict};
+use crate::growth::{Growth, GrowthVerdict, LOAD_SECONDS_MIN};
 use crate::histogram::Histogram;
 use crate::quantiles::microseconds;
 use crate::statistics::bootstrap::Bounds;
@@ -202,6 +202,14 @@ impl Metric {
                 "no answer: it takes a minute of load on as many connections to tell"
             }
             Self::Latency(..) | Self::Figure(_) => "no sample",
+        }
+    }
+
+    /// How long a load takes at least, in seconds, that has a value of it.
+    pub fn load_seconds_min(self) -> u64 {
+        match self {
+            Self::Figure(Figure::Leaks) => LOAD_SECONDS_MIN,
+            Self::Latency(..) | Self::Figure(_) => 0,
         }
     }
 

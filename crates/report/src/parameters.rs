@@ -38,6 +38,9 @@ pub struct Parameters {
     /// Most connections open at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_max: Option<u64>,
+    /// From a reply to the next message of its connection, milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub think_ms: Option<f64>,
     /// Connections that publish what all of them hear.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub publishers: Option<u64>,
@@ -119,6 +122,7 @@ impl Parameters {
         part("p", self.in_flight.and_then(count), "");
         part("m", self.messages_per_connection.and_then(count), "");
         part("o", self.open_max.and_then(count), "");
+        part("t", self.think_ms, "");
         part("pub", self.publishers.and_then(count), "");
         part("silent", self.silent.and_then(count), "");
         part("h", self.connect_concurrency.and_then(count), "");

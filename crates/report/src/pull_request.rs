@@ -2,6 +2,7 @@
 //! the metric that decides, and the rest folded.
 
 use crate::battle;
+use crate::capacity;
 use crate::cell::Cell;
 use crate::format;
 use crate::groups::{Group, clients, titled};
@@ -27,6 +28,10 @@ pub fn pull_request(run: &Run) -> String {
     }
     for sentence in battle::winners(run) {
         let sentence = format::in_markdown(&sentence);
+        text.push_str(&format!("- {sentence}\n"));
+    }
+    // Of a search: what its figures are not, such as the limit where all loads passed.
+    for sentence in shown(&capacity::found(run).sentences) {
         text.push_str(&format!("- {sentence}\n"));
     }
     text.push_str(&format!("\n{}", figures(run).to_markdown()));

@@ -271,9 +271,8 @@ pub(crate) fn over_time(cell: &Cell) -> Vec<(String, String)> {
 /// Thresholds and what came of them, as pairs of a name and a value.
 pub(crate) fn thresholds(cell: &Cell) -> impl Iterator<Item = (String, String)> + '_ {
     cell.thresholds.iter().map(|threshold| {
-        let outcome = if threshold.passed { "passed" } else { "failed" };
         let name = format!("threshold {}", threshold.expression);
-        (name, format!("{outcome}, found {}", threshold.actual))
+        (name, threshold.finding())
     })
 }
 

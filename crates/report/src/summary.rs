@@ -225,6 +225,8 @@ fn threshold_lines(thresholds: &[Threshold], style: Style) -> String {
     let line = |threshold: &Threshold| {
         let mark = if threshold.passed {
             painted("passed", GREEN, style)
+        } else if threshold.unanswered().is_some() {
+            painted("unknown", RED, style)
         } else {
             painted("FAILED", RED, style)
         };

@@ -45,6 +45,12 @@ impl Assessment {
         self.reasons.push(reason.into());
     }
 
+    /// Adds a reason before all others, because they follow from it.
+    pub fn add_cause(&mut self, verdict: Verdict, reason: impl Into<String>) {
+        self.verdict = self.verdict.max(verdict);
+        self.reasons.insert(0, reason.into());
+    }
+
     /// The worst verdict given so far.
     pub fn verdict(&self) -> Verdict {
         self.verdict

@@ -83,7 +83,7 @@ const CASES: [Case; 10] = [
         at_work: Duration::from_secs(5),
     },
     Case {
-        arguments: "payload-doubling --contestants moonwire --messages 4k",
+        arguments: "payload-doubling --contestants moonwire --messages 40k",
         victims: OF_SERVERS,
         at_work: Duration::from_secs(5),
     },

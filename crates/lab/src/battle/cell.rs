@@ -27,6 +27,7 @@ use crate::bench::merge::{self, Phases};
 use crate::bench::plan::{Cores, core_list};
 use crate::cgroup::CpuGroup;
 use crate::contestant::{Contestant, Kind, RunningStack, StackSpec, StoppedStack, Surroundings};
+use crate::foreign_load;
 use crate::link::LinkStats;
 use crate::live::LiveSampler;
 use crate::rations::{Rations, Watch};
@@ -458,12 +459,34 @@ impl<'a> Site<'a> {
             cell.backends = Some(backend);
         }
         cell.generator.cores = core_list(&self.cores.generator);
+        self.weigh_foreign_load(cell, seen);
         let thresholds = self.spec.scenario.thresholds.iter();
         cell.thresholds = thresholds.map(|slo| slo.evaluate(cell)).collect();
         let objection = rationed(cell).or_else(|| self.used(cell).objection());
         if let (Some(contest), Some(objection)) = (&mut cell.contest, objection) {
             contest.limit = Some(objection);
         }
+    }
+
+    /// Says it where others had the contestant's processors.
+    fn weigh_foreign_load(&self, cell: &mut Cell, seen: &Seen) {
+        let Some((from, to)) = seen.phases.sending(seen.ended) else {
+            return;
+        };
+        let generator_apart = match self.host {
+            Host::Here => self.cores.generator_apart(cell),
+            // Who looks there has no generator.
+            Host::There(_) => 0.0,
+        };
+        let site = foreign_load::Site {
+            cpus: &self.cores.server,
+            roles: [&seen.contestant]
+                .into_iter()
+                .chain(&seen.backends)
+                .collect(),
+            generator_apart,
+        };
+        foreign_load::weigh(cell, &site, from, to);
     }
 
     /// Marks a cell that came near what the generator does at most.

@@ -33,6 +33,11 @@ impl Phases {
         self.sending.unwrap_or(end)
     }
 
+    /// From the first send to the last one, as far as the run got.
+    pub(crate) fn sending(&self, end: Instant) -> Option<(Instant, Instant)> {
+        Some((self.sending?, self.draining.unwrap_or(end)))
+    }
+
     /// From the first send to the last reply awaited, as far as the run got.
     fn busy(&self, end: Instant) -> Option<(Instant, Instant)> {
         Some((self.sending?, self.closing.unwrap_or(end)))
@@ -48,12 +53,12 @@ pub(crate) fn add_server(
     end: Instant,
 ) {
     fill_server(&mut server, cell.messages.sent, series, phases, end);
-    if let Some((from, _)) = phases.busy(end) {
+    if let Some((from, to)) = phases.sending(end) {
         add_to_intervals(cell, series, from);
-        cell.processors = series.processors(from, phases.draining.unwrap_or(end));
+        cell.processors = series.processors(from, to);
     }
     if let Some(reason) = &server.died {
-        cell.assessment.add(Verdict::Invalid, reason.clone());
+        cell.assessment.add_cause(Verdict::Invalid, reason.clone());
         cell.ended_early.get_or_insert_with(|| reason.clone());
     }
     cell.server = Some(server);
@@ -268,6 +273,7 @@ mod tests {
         Sample {
             at,
             cpu_ns: cpu_ms * 1_000_000,
+            waited_ns: 0,
             rss_bytes,
             threads: 3,
             voluntary_switches: cpu_ms,
@@ -278,6 +284,7 @@ mod tests {
             stolen_ms: 0,
             throttling: None,
             processors: Vec::new(),
+            observer_cpu_ns: 0,
             rare: None,
         }
     }
@@ -332,10 +339,12 @@ mod tests {
             ..Server::default()
         };
         let mut cell = Cell::default();
+        let follows = "every connection was lost";
+        cell.assessment.add(Verdict::Invalid, follows);
         let (series, phases) = (Series::default(), Phases::default());
         add_server(&mut cell, server, &series, &phases, Instant::now());
         assert_eq!(cell.assessment.verdict(), Verdict::Invalid);
-        assert_eq!(cell.assessment.reasons(), ["it fell over"]);
+        assert_eq!(cell.assessment.reasons(), ["it fell over", follows]);
         assert_eq!(cell.ended_early.as_deref(), Some("it fell over"));
     }
 

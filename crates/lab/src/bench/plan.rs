@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use moonwire_load::{Pacing, Scenario, Settings, Stop, Target, TimeUnit, Workload};
-use moonwire_report::Parameters;
+use moonwire_report::{Cell, Parameters};
 
 use super::BenchError;
 use crate::cgroup::CpuLimits;
@@ -208,6 +208,15 @@ impl Cores {
     /// All of them, in order; empty where nobody is pinned.
     pub(super) fn all(&self) -> Vec<usize> {
         [self.generator.as_slice(), &self.server].concat()
+    }
+
+    /// CPU time per second that the generator had where no contestant was.
+    pub(crate) fn generator_apart(&self, cell: &Cell) -> f64 {
+        let duration_s = cell.rate.duration_s;
+        match cell.generator.cpu_s {
+            Some(cpu_s) if !self.server.is_empty() && duration_s > 0.0 => cpu_s / duration_s,
+            Some(_) | None => 0.0,
+        }
     }
 
     /// The upper half is the server's; the generator has the rest, and the odd one.

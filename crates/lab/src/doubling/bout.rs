@@ -14,6 +14,7 @@ use crate::bench::merge::{self, Phases};
 use crate::bench::plan::{Cores, core_list};
 use crate::cgroup::CpuGroup;
 use crate::contestant::{RunningContestant, StartError, Surroundings, death_deadline};
+use crate::foreign_load;
 use crate::rations::{Rations, Watch};
 use crate::sampling::Sampler;
 
@@ -146,6 +147,14 @@ impl Site<'_> {
         };
         merge::add_server(&mut cell, description, &series, &phases, ended);
         cell.generator.cores = core_list(&self.cores.generator);
+        if let Some((from, to)) = phases.sending(ended) {
+            let site = foreign_load::Site {
+                cpus: &self.cores.server,
+                roles: vec![&series],
+                generator_apart: self.cores.generator_apart(&cell),
+            };
+            foreign_load::weigh(&mut cell, &site, from, to);
+        }
         Ok(cell)
     }
 

@@ -7,6 +7,7 @@ use moonwire_report::Processor;
 use serde::{Deserialize, Serialize};
 
 use super::Sample;
+use crate::scheduling;
 
 /// Time of one processor since the machine started, in ticks of 10 ms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +55,18 @@ impl ProcessorTimes {
             low_priority,
         })
     }
+
+    /// Seconds that programs had of it until `later`, which was `wall_s` after it. Ticks count what
+    /// runs at their moment, and a load may keep their time; a processor with nothing to do is
+    /// clocked where it halts without ticks. What both say is so.
+    pub(crate) fn programs_s(&self, later: &Self, wall_s: f64) -> f64 {
+        let per_second = procfs::ticks_per_second().max(1) as f64;
+        let passed_s =
+            |of: fn(&Self) -> u64| of(later).saturating_sub(of(self)) as f64 / per_second;
+        let told = passed_s(|it| it.user + it.low_priority + it.system);
+        let left = wall_s - passed_s(|it| it.idle + it.softirq + it.steal);
+        told.min(left).max(0.0)
+    }
 }
 
 /// Decides which samples have a look at them.
@@ -68,6 +81,8 @@ impl ProcessorWatch {
         let is_recent = |at: Instant| sample.at.saturating_duration_since(at) < PERIOD;
         if must || !self.looked.is_some_and(is_recent) {
             sample.processors = ProcessorTimes::now();
+            let own = std::process::id() as i32;
+            sample.observer_cpu_ns = scheduling::process_cpu(own).as_nanos() as u64;
             self.looked = Some(sample.at);
         }
     }

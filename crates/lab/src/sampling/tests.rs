@@ -1,9 +1,10 @@
 use super::*;
 
-pub(super) fn sample(at: Instant, cpu_ns: u64) -> Sample {
+pub(crate) fn sample(at: Instant, cpu_ns: u64) -> Sample {
     Sample {
         at,
         cpu_ns,
+        waited_ns: 0,
         rss_bytes: cpu_ns,
         threads: 1,
         voluntary_switches: 0,
@@ -14,6 +15,7 @@ pub(super) fn sample(at: Instant, cpu_ns: u64) -> Sample {
         stolen_ms: 0,
         throttling: None,
         processors: Vec::new(),
+        observer_cpu_ns: 0,
         rare: None,
     }
 }
@@ -152,6 +154,8 @@ fn this_process_is_on_record_from_the_start_to_the_stop() {
     let series = sampler.stop();
     assert_eq!(series.0.len(), 2);
     let last = &series.0[1];
+    assert!(last.observer_cpu_ns >= series.0[0].observer_cpu_ns && last.observer_cpu_ns > 0);
+    assert!(last.waited_ns > 0, "{last:?}");
     assert!(last.cpu_ns >= series.0[0].cpu_ns && last.rss_bytes > 100_000 && last.threads > 0);
     let rare = last.rare.expect("the last look is a close one");
     assert!(rare.pss_bytes > 0 && rare.descriptors > 2);

@@ -52,6 +52,11 @@ impl Mistake {
 }
 
 impl Knob {
+    /// Whether it is a flag that set it.
+    pub(super) fn is_flag(&self) -> bool {
+        matches!(self.place, Place::Flag(_))
+    }
+
     /// What is wrong with it.
     pub(super) fn mistake(&self, name: &str, clause: &str) -> Mistake {
         match &self.place {
@@ -86,6 +91,11 @@ impl Knobs {
                 texts: Vec::new(),
                 place,
             };
+            if !known.contains(&name) && value.get_ref().is_table() {
+                let clause = "a scenario has no tables: write its knobs one below the other, \
+                              without this line";
+                return Err(knob.mistake(&format!("[{name}]"), clause));
+            }
             if !known.contains(&name) {
                 return Err(knob.mistake(name, &unknown(name, known)));
             }
@@ -109,7 +119,14 @@ impl Knobs {
     /// What is wrong between knobs: at the last of those that the sentence is about, or at the
     /// top of the file where none of them was written.
     pub(super) fn mistake(&self, file: &str, sentence: &str) -> Mistake {
+        let meant = MEANT.iter().find(|(words, name)| {
+            let is_set = self.get(name).is_some();
+            is_set && sentence.contains(words)
+        });
         let is_named = |name: &str| {
+            if let Some((_, meant)) = meant {
+                return name == *meant;
+            }
             let mut words =
                 sentence.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
             words.any(|word| word == name)
@@ -174,6 +191,17 @@ impl Knobs {
         texts.collect()
     }
 }
+
+/// What sentences of the load generator, which knows no knobs, are about.
+const MEANT: [(&str, &str); 7] = [
+    ("a message of ", "message_size"),
+    ("an amplify message", "message_size"),
+    ("in flight per connection", "in_flight"),
+    ("fragmented message", "fragments"),
+    ("can be sent in", "fragments"),
+    ("connection rate", "conn_rate"),
+    ("connect concurrency", "conn_concurrency"),
+];
 
 fn texts(value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, &'static str> {
     match value.get_ref() {
@@ -257,6 +285,11 @@ mod tests {
         assert!(mistake("colour = 1").contains("there are connections, rounds, tls"));
         assert!(mistake("\n\n[tls]\na = 1").starts_with("a.toml:3: tls: it takes a text"));
         assert!(mistake("rounds = [[1]]").contains("a list holds texts and numbers"));
+        let table = mistake("rounds = 1\n[load]\nconnections = 1");
+        assert!(
+            table.starts_with("a.toml:2: [load]: a scenario has no tables"),
+            "{table}"
+        );
         let twice = mistake("rounds = 1\nrounds = 2");
         assert!(twice.starts_with("a.toml:2: "), "{twice}");
     }

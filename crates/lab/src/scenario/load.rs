@@ -494,6 +494,7 @@ fn parameters(settings: &Settings, wait: Option<Duration>) -> Parameters {
         stages,
         in_flight: in_flight.map(u64::from),
         messages_per_connection: settings.messages_per_connection,
+        think_ms: settings.think.map(milliseconds),
         open_max: settings.open_max.map(u64::from),
         ..Parameters::default()
     }

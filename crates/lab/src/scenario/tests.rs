@@ -115,6 +115,21 @@ fn twenty_bad_files_get_a_sentence_each_with_the_line_and_the_right_form() {
         ("rounds = [1, 2]", "it takes one value"),
         ("rounds", "bad.toml:4: "),
         ("round = 3", "'rounds' is the nearest name"),
+        ("\n[load]\nrate = 5", "a scenario has no tables"),
+        (
+            "message_size = '1GiB'\nrounds = 1",
+            "more than the maximum of",
+        ),
+        ("fragments = '40%:1'", "come to 40 %, not to 100 %"),
+        ("workers = 900", "from 1 to 256"),
+        (
+            "thresholds = ['leaks==0']\nduration = '10s'",
+            "takes a load of 60 s at least, and this one lasts 10s",
+        ),
+        (
+            "thresholds = ['lost==0']\nover = 'rate'\nduration = '30m'",
+            "give less, such as 10s",
+        ),
         ("wombat = 1", "there are description, contestants"),
         ("[rate]\nsteps = 1", "it takes a text, a number"),
         ("tls = 'maybe'", "one of on, off, both"),
@@ -147,10 +162,51 @@ fn twenty_bad_files_get_a_sentence_each_with_the_line_and_the_right_form() {
         let place = sentence.split(": ").next().unwrap();
         // The three lines before it are as they should be.
         let number = place.strip_prefix("bad.toml:").map(str::parse);
-        assert!(matches!(number, Some(Ok(4..=5))), "{line}: {sentence}");
+        assert!(matches!(number, Some(Ok(4..=6))), "{line}: {sentence}");
         assert!(sentence.contains(right), "{line}: {sentence}");
         assert!(!sentence.contains('\n'), "{line}: {sentence}");
     }
+}
+
+#[test]
+fn a_large_message_is_a_mistake_of_its_own_line() {
+    let sentence = mistake_of("message_size = '1GiB'\nrounds = 1");
+    assert!(
+        sentence.starts_with("bad.toml:4: a message of"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn a_soak_that_a_flag_shortens_goes_without_the_threshold_that_takes_longer() {
+    let soak = |knobs: &[(&str, &str)]| LabScenario::of_name("soak", &flags(knobs));
+    let thresholds = |scenario: &LabScenario| scenario.thresholds.len();
+    let (whole, short) = (soak(&[]).unwrap(), soak(&[("duration", "10s")]).unwrap());
+    assert_eq!((thresholds(&whole), thresholds(&short)), (3, 2));
+    assert_eq!(whole.remarks, [""; 0]);
+    let told = "the threshold `leaks==0` is left out: it takes a load of 60 s at least";
+    assert_eq!(short.remarks, [told]);
+    let asked = [("duration", "10s"), ("thresholds", "leaks==0")];
+    let sentence = soak(&asked).unwrap_err().to_string();
+    assert!(
+        sentence.starts_with("--thresholds: the threshold `leaks==0` takes"),
+        "{sentence}"
+    );
+    let long = soak(&[("over", "rate")]).unwrap_err().to_string();
+    assert!(
+        long.starts_with("--over: 'over' tries some twenty loads"),
+        "{long}"
+    );
+}
+
+#[test]
+fn a_limit_beyond_the_processors_is_a_mistake_of_its_knob() {
+    let limited = flags(&[("server_cpu_limit", "99")]);
+    let scenario = LabScenario::of_name("latency", &limited).unwrap();
+    let sentence = scenario.check_processors(2).unwrap_err().to_string();
+    let told = "--server-cpu-limit: 99 is more than the 2 processors there are";
+    assert!(sentence.starts_with(told), "{sentence}");
+    assert!(scenario.check_processors(128).is_ok());
 }
 
 #[test]
@@ -219,7 +275,7 @@ fn the_default_of_each_knob_is_what_a_scenario_without_it_has() {
         let mut scenario = LabScenario::parse("a", text, "a.toml", flags).ok()?;
         let loads = scenario.loads();
         scenario.load = some.load.clone();
-        scenario.written.clear();
+        scenario.knobs = Knobs::default();
         Some(format!("{scenario:?} {loads:?}"))
     };
     let mut checked = 0;

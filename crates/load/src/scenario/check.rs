@@ -8,6 +8,7 @@ use moonwire_proto::{ClientKey, UpgradeRequest, WebSocketVersion};
 use crate::fragments;
 use crate::payload::HEADER_BYTES;
 use crate::reconnect::Reconnect;
+use crate::slo::Slo;
 
 use super::{AMPLIFY_SIZE_MIN, FanOut, Pacing, SIZE_MAX, ScenarioError, Settings, Stop, Workload};
 
@@ -20,7 +21,20 @@ pub(super) fn check(settings: &Settings) -> Result<(), ScenarioError> {
     check_workload(settings)?;
     check_fan_out(settings)?;
     fragments::check(&settings.fragments)?;
+    check_thresholds(settings)?;
     check_headers(settings)
+}
+
+/// A threshold that a load is too short for would end it without an answer.
+fn check_thresholds(settings: &Settings) -> Result<(), ScenarioError> {
+    let Stop::After(duration) = settings.stop else {
+        return Ok(());
+    };
+    let is_short = |slo: &&Slo| duration < Duration::from_secs(slo.load_seconds_min());
+    match settings.slo.iter().find(is_short) {
+        Some(slo) => mistake(slo.too_short(duration)),
+        None => Ok(()),
+    }
 }
 
 fn check_connections(settings: &Settings) -> Result<(), ScenarioError> {

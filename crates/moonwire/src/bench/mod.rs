@@ -93,8 +93,10 @@ fn spec(args: &BenchArgs) -> Result<BenchSpec> {
 
 /// What was typed behind a flag.
 pub(crate) fn cpu_limit(flag: &str, text: Option<&str>) -> Result<Option<f64>> {
-    let limit = text.map_or(Ok(None), CpuLimits::parse);
-    limit.map_err(|clause| anyhow!("{flag}: {clause}"))
+    let wrong = |clause| anyhow!("{flag}: {clause}");
+    let limit = text.map_or(Ok(None), CpuLimits::parse).map_err(wrong)?;
+    let processors = std::thread::available_parallelism().map_or(usize::MAX, Into::into);
+    CpuLimits::excess(limit, processors).map_or(Ok(limit), |clause| Err(wrong(clause)))
 }
 
 fn narrow(values: &[u64], flag: &str) -> Result<Vec<u32>> {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Error, Result, bail};
+use anyhow::{Context, Error, Result};
 use moonwire_lab::{
-    AgentTarget, BattleEvent, BattlePlace, BattleSpec, Contestant, Kind, LabScenario, Roster,
-    Token, battle, peers_folder,
+    AgentTarget, BattleEvent, BattlePlace, BattleSpec, Contestant, Kind, LabScenario, Mistake,
+    Roster, Token, battle, peers_folder,
 };
 
 use moonwire_report::{Cell, Run};
@@ -36,6 +36,12 @@ fn run(scenario: LabScenario, args: &BattleArgs, roster: &Roster) -> Result<Exit
         output::check_writable(path)?;
     }
     output::announce_replacement(args.out.as_deref(), args.quiet);
+    if !args.quiet {
+        spec.scenario
+            .remarks
+            .iter()
+            .for_each(|it| output::remark(it));
+    }
     let stop = signals::stop_on_interrupt()?;
     let mut watch = Watch::new(args.quiet);
     let result = battle(&spec, &stop, &mut |event| watch.on_event(event));
@@ -70,18 +76,27 @@ fn has_failed(run: &Run) -> bool {
 
 fn spec(scenario: LabScenario, args: &BattleArgs, roster: &Roster) -> Result<BattleSpec> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let contestants = roster
-        .participants(&scenario.contestants)
-        .map_err(Error::msg)?;
-    check_control(&scenario, args, &contestants)?;
+    let wrong = |knob: &'static str| {
+        let scenario = &scenario;
+        move |sentence: String| scenario.mistake(knob, &sentence)
+    };
+    let contestants = roster.participants(&scenario.contestants);
+    let contestants = contestants.map_err(wrong("contestants"))?;
+    check_control(&scenario, &contestants, roster)?;
     let backend = roster.one(Kind::Server, &scenario.backend);
+    let backend = backend.map_err(wrong("backend"))?;
     let clients = scenario.cross_check.iter();
     let clients: Result<Vec<_>, String> =
         clients.map(|name| roster.one(Kind::Client, name)).collect();
+    let clients = clients.map_err(wrong("cross_check"))?;
+    if scenario.agent.is_none() {
+        let processors = std::thread::available_parallelism().map_or(usize::MAX, Into::into);
+        scenario.check_processors(processors)?;
+    }
     Ok(BattleSpec {
         contestants,
-        backend: backend.map_err(Error::msg)?,
-        clients: clients.map_err(Error::msg)?,
+        backend,
+        clients,
         agent: agent(&scenario)?,
         null_server: roster.one(Kind::Server, NULL_SERVER).map_err(Error::msg)?,
         peers: peers_folder(&program),
@@ -93,21 +108,27 @@ fn spec(scenario: LabScenario, args: &BattleArgs, roster: &Roster) -> Result<Bat
     })
 }
 
-/// A control that somebody has asked for takes part. That of a file may have been left out.
+/// A control takes part. That of a file may be left out by a flag that says who does.
 fn check_control(
     scenario: &LabScenario,
-    args: &BattleArgs,
     contestants: &[Contestant],
-) -> Result<()> {
-    let is_asked_for = args.knobs.0.iter().any(|(name, _)| name == "control");
-    let names: Vec<String> = contestants.iter().map(Contestant::name).collect();
-    match &scenario.rules.control {
-        Some(control) if is_asked_for && !names.contains(control) => bail!(
-            "--control: '{control}' does not take part: give one of {}",
-            names.join(", ")
-        ),
-        Some(_) | None => Ok(()),
+    roster: &Roster,
+) -> Result<(), Mistake> {
+    let Some(control) = &scenario.rules.control else {
+        return Ok(());
+    };
+    let is_named = |one: &Contestant| one.name() == *control;
+    let may_be_out = scenario.is_flag("contestants") && !scenario.is_flag("control");
+    let is_known = may_be_out && roster.contestants().iter().any(is_named);
+    if is_known || contestants.iter().any(is_named) {
+        return Ok(());
     }
+    let names: Vec<String> = contestants.iter().map(Contestant::name).collect();
+    let clause = format!(
+        "'{control}' does not take part: give one of {}",
+        names.join(", ")
+    );
+    Err(scenario.mistake("control", &clause))
 }
 
 /// The agent that starts the contestants, if one does. What is secret is in no flag.
@@ -127,7 +148,11 @@ fn agent(scenario: &LabScenario) -> Result<Option<AgentTarget>> {
             })
         }
     };
-    let token = token.transpose().map_err(Error::msg)?;
+    let wrong = |sentence: String| match plan.token_file {
+        Some(_) => Error::new(scenario.mistake("agent_token_file", &sentence)),
+        None => Error::msg(sentence),
+    };
+    let token = token.transpose().map_err(wrong)?;
     Ok(Some(AgentTarget { place, token }))
 }
 

@@ -8,11 +8,27 @@ use crate::harness::{moonwire, run};
 const BAD_CONFIGURATION: i32 = 104;
 
 /// Lines that follow three which are right, the line of the mistake, and a part of the sentence.
-const FILES: [(&str, usize, &str); 42] = [
+const FILES: [(&str, usize, &str); 50] = [
     ("rounds = 0", 4, "must be at least 1"),
     ("rounds = 'few'", 4, "such as 1000, 10k or 1m"),
     ("rounds = [1, 2]", 4, "it takes one value"),
     ("\n\nround = 3", 6, "'rounds' is the nearest name"),
+    (
+        "rounds = 1\n[load]\nrate = 5",
+        5,
+        "a scenario has no tables",
+    ),
+    ("control = 'nosuch'", 4, "does not take part: give one of"),
+    ("backend = 'nosuch'", 4, "there is no server 'nosuch'"),
+    ("cross_check = 'nosuch'", 4, "there is no client 'nosuch'"),
+    (
+        "\nmessage_size = '1GiB'\nrounds = 1",
+        5,
+        "more than the maximum of",
+    ),
+    ("fragments = '40%:1'", 4, "come to 40 %"),
+    ("server_cpu_limit = 900", 4, "which limits nobody"),
+    ("workers = 900", 4, "from 1 to 256"),
     ("wombat = 1", 4, "there are description, contestants"),
     ("rounds = 1\nrounds = 2", 5, "duplicate key"),
     ("rounds = ", 4, "expected"),
@@ -116,4 +132,18 @@ fn each_mistake_is_one_sentence_with_file_line_and_the_right_form() {
         assert_eq!(said.lines().count(), 1, "{lines}: {said}");
         assert!(!folder.path().join("results").exists(), "{lines}");
     }
+}
+
+#[test]
+fn a_contestant_that_is_not_known_is_a_mistake_of_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "connections = 10\ncontestants = ['nosuch']\nprimary = 'response.p50'\n";
+    fs::write(folder.path().join("mine.toml"), text).unwrap();
+    let mut lab = moonwire();
+    lab.current_dir(folder.path())
+        .args(["lab", "run", "mine.toml"]);
+    let outcome = run(&mut lab);
+    assert_eq!(outcome.code, Some(BAD_CONFIGURATION), "{outcome:?}");
+    let told = "moonwire: mine.toml:2: contestants: there is no contestant 'nosuch'; there are ";
+    assert!(outcome.stderr.starts_with(told), "{outcome:?}");
 }

@@ -11,7 +11,7 @@ use crate::pull_request::shown;
 use crate::run::Run;
 use crate::sentences;
 use crate::statistics::ranks::{self, Shift, median};
-use crate::statistics::sample_size::rounds_needed;
+use crate::statistics::sample_size::{ROUNDS_MAX, RoundsNeeded, rounds_needed};
 use crate::summary::{Style, first_of};
 use crate::table::Table;
 use crate::tls;
@@ -22,7 +22,7 @@ pub struct Contrast {
     title: String,
     sections: Vec<Section>,
     remarks: Vec<String>,
-    /// What A has and B has not; a clause each.
+    /// What A has and B has not, or not as A has it; a clause each.
     #[serde(skip)]
     only_in_a: Vec<String>,
 }
@@ -34,7 +34,7 @@ struct Section {
     /// The relative difference that the battles are to tell.
     resolve: f64,
     /// Rounds of each battle that tell it by the primary metric, in 19 of 20 cases.
-    rounds_needed: Option<u64>,
+    rounds_needed: Option<RoundsNeeded>,
     metrics: Vec<Difference>,
 }
 
@@ -99,6 +99,12 @@ pub fn contrast(a: &Run, b: &Run) -> Option<Contrast> {
             contrast.only_in_a.push(format!("{title}: it is in A only"));
             continue;
         };
+        let [knobs, others] = [(field, a), (other, b)].map(|(it, run)| it.knobs(run));
+        if let Some(difference) = knobs.difference(&others) {
+            let clause = format!("{title}: no pair, because {difference}");
+            contrast.only_in_a.push(clause);
+            continue;
+        }
         let standings =
             [(field, a), (other, b)].map(|(it, run)| it.standings(run.environment.seed));
         contrast.remark_on(&title, &standings);
@@ -389,11 +395,17 @@ impl Section {
         let is_without_ratio = self.metrics.first().is_some_and(|it| !it.has_ratio);
         let needed = match (self.rounds_needed, fewest) {
             (None, _) if is_without_ratio => "0 has no ratio to anything".to_owned(),
-            (Some(needed), Some(fewest)) if needed > fewest as u64 => format!(
-                "a difference of {resolve} would be told in 19 of 20 cases with {} rounds each, of \
-                 which there are {fewest}",
-                format::count(needed)
+            (Some(RoundsNeeded::Beyond), _) => format!(
+                "a difference of {resolve} would take more than {} rounds each",
+                format::count(ROUNDS_MAX)
             ),
+            (Some(RoundsNeeded::Rounds(needed)), Some(fewest)) if needed > fewest as u64 => {
+                format!(
+                    "a difference of {resolve} would be told in 19 of 20 cases with {} rounds \
+                     each, of which there are {fewest}",
+                    format::count(needed)
+                )
+            }
             (Some(_), Some(fewest)) => {
                 format!("{fewest} rounds each tell a difference of {resolve} in 19 of 20 cases")
             }
@@ -531,6 +543,21 @@ mod tests {
     }
 
     #[test]
+    fn rounds_that_nobody_would_wait_for_are_no_figure() {
+        let mut run = tests::run(&[("a", 2.0)], 2);
+        let Content::Bench(cells) = &mut run.content else {
+            panic!("a bench")
+        };
+        cells[0] = tests::cell("a", 1, 2000.0);
+        let found = contrast(&run, &run).unwrap();
+        let text = found.text(Style::default());
+        let said = "a difference of 3.0 % would take more than 1,000,000 rounds each.";
+        assert!(text.contains(said), "{text}");
+        let json = serde_json::to_value(&found).unwrap();
+        assert!(json["sections"][0]["rounds_needed"].is_null(), "{json}");
+    }
+
+    #[test]
     fn a_metric_that_decides_and_is_0_is_not_short_of_rounds() {
         let mut run = tests::run(&[("a", 2.0)], 8);
         run.rules.as_mut().unwrap().primary = "lost".to_owned();
@@ -582,6 +609,24 @@ mod tests {
         );
         let few = contrast(&before, &tests::run(&[("c", 2.6)], 2)).unwrap();
         assert!(few.text(Style::default()).contains("too few rounds"));
+    }
+
+    #[test]
+    fn battles_that_differ_in_a_knob_are_no_pair_and_the_knob_is_named() {
+        let before = tests::run(&[("a", 2.0)], 6);
+        let mut after = tests::run(&[("a", 2.6)], 6);
+        let workers = ("knob workers".to_owned(), "2".to_owned());
+        after.environment.notes.extend([workers]);
+        let found = contrast(&before, &after).unwrap();
+        assert!(found.is_empty());
+        let [remark] = found.remarks() else {
+            panic!("{:?}", found.remarks())
+        };
+        assert!(
+            remark.ends_with(": no pair, because workers differs"),
+            "{remark}"
+        );
+        assert_eq!(found.unjudged(), [remark.as_str()]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::format;
 use crate::groups::plural;
 use crate::metric::Metric;
 use crate::statistics::ranks::{self, Shift, median};
-use crate::statistics::sample_size::rounds_needed;
+use crate::statistics::sample_size::{ROUNDS_MAX, RoundsNeeded, rounds_needed};
 use crate::table::Table;
 
 /// The contestants, best first.
@@ -185,11 +185,15 @@ impl<'a> Ranking<'a> {
         let fewest = samples.iter().map(|sample| sample.len()).min().unwrap_or(0) as u64;
         let resolve = format::percent(self.resolve);
         match rounds_needed(&samples, self.resolve.ln_1p(), self.alpha) {
-            Some(needed) if needed > fewest => {
+            Some(RoundsNeeded::Beyond) => {
+                let most = format::count(ROUNDS_MAX);
+                format!(": more than {most} rounds would tell {resolve}")
+            }
+            Some(RoundsNeeded::Rounds(needed)) if needed > fewest => {
                 let more = plural(needed - fewest, "more round", "s");
                 format!(": {more} would tell {resolve}")
             }
-            Some(_) | None => format!(": {resolve} would be told"),
+            Some(RoundsNeeded::Rounds(_)) | None => format!(": {resolve} would be told"),
         }
     }
 
@@ -216,20 +220,7 @@ impl<'a> Ranking<'a> {
                 ),
             });
         }
-        if let Some(needed) = self.rounds_for_all() {
-            let fewest = self.places.iter().map(|it| it.logs.len()).min();
-            let fewest = fewest.unwrap_or(0) as u64;
-            let more = match needed.saturating_sub(fewest) {
-                0 => "there are as many".to_owned(),
-                more => format!("{} more than there are", format::count(more)),
-            };
-            sentences.push(format!(
-                "A difference of {} would be told in 19 of 20 contests with {} rounds each, \
-                 {more}.",
-                format::percent(self.resolve),
-                format::count(needed)
-            ));
-        }
+        sentences.extend(self.rounds_for_all().map(|needed| self.foresight(needed)));
         let is_few = |it: &(&str, Objection)| matches!(it.1, Objection::Few(_));
         if self.unranked.iter().any(is_few) {
             sentences.push(format!(
@@ -239,8 +230,28 @@ impl<'a> Ranking<'a> {
         sentences
     }
 
+    /// What so many rounds would tell.
+    fn foresight(&self, needed: RoundsNeeded) -> String {
+        let resolve = format::percent(self.resolve);
+        let RoundsNeeded::Rounds(needed) = needed else {
+            let most = format::count(ROUNDS_MAX);
+            return format!("A difference of {resolve} would take more than {most} rounds each.");
+        };
+        let fewest = self.places.iter().map(|it| it.logs.len()).min();
+        let fewest = fewest.unwrap_or(0) as u64;
+        let more = match needed.saturating_sub(fewest) {
+            0 => "there are as many".to_owned(),
+            more => format!("{} more than there are", format::count(more)),
+        };
+        format!(
+            "A difference of {resolve} would be told in 19 of 20 contests with {} rounds each, \
+             {more}.",
+            format::count(needed)
+        )
+    }
+
     /// Rounds that tell any two of them, so those of the two that scatter most.
-    fn rounds_for_all(&self) -> Option<u64> {
+    fn rounds_for_all(&self) -> Option<RoundsNeeded> {
         let shift = self.resolve.ln_1p();
         let pairs = self.places.iter().enumerate().flat_map(|(index, one)| {
             let others = self.places[index + 1..].iter();

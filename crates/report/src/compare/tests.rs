@@ -44,6 +44,22 @@ fn a_slower_run_is_a_regression_and_only_that_way_round() {
 }
 
 #[test]
+fn runs_that_differ_in_a_knob_are_not_judged_and_the_knob_is_named() {
+    let run = |think: u64| {
+        let mut run = load(1.0, 1000);
+        let Content::Load(cell) = &mut run.content else {
+            panic!("a load")
+        };
+        cell.scenario.insert("think".to_owned(), think.into());
+        run
+    };
+    let found = compare(&run(1), Some(&run(2)));
+    let reason = "not judged, because they are no pair: think differs";
+    assert!(found.unjudged()[0].ends_with(reason), "{found:?}");
+    assert_eq!(compare(&run(1), Some(&run(1))).unjudged(), [""; 0]);
+}
+
+#[test]
 fn what_is_invalid_or_another_load_is_not_judged() {
     let (fast, slow) = (load(1.0, 1000), load(20.0, 1000));
     let mut late = slow.clone();

@@ -1,11 +1,23 @@
 //! How many rounds tell two servers apart.
 
+use serde::Serialize;
+
 use super::normal::normal_quantile;
 use super::ranks;
 
+/// How many rounds tell a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(untagged)]
+pub(crate) enum RoundsNeeded {
+    /// So many of each server.
+    Rounds(u64),
+    /// More than [`ROUNDS_MAX`].
+    Beyond,
+}
+
 /// Rounds of each server with which a difference of `shift` is told in 19 of 20 contests, by the
 /// test of `ranks`, from the scatter of the rounds there are; `None` with fewer than two.
-pub(crate) fn rounds_needed(samples: &[&[f64]], shift: f64, alpha: f64) -> Option<u64> {
+pub(crate) fn rounds_needed(samples: &[&[f64]], shift: f64, alpha: f64) -> Option<RoundsNeeded> {
     let deviation = deviation(samples)?;
     if shift == 0.0 {
         return None;
@@ -13,7 +25,11 @@ pub(crate) fn rounds_needed(samples: &[&[f64]], shift: f64, alpha: f64) -> Optio
     let quantiles = normal_quantile(1.0 - alpha / 2.0) + normal_quantile(POWER);
     let count = 2.0 * (quantiles * deviation / shift).powi(2) / EFFICIENCY;
     let least = ranks::count_min(alpha) as f64;
-    Some((count.ceil() + 1.0).clamp(least, COUNT_MAX) as u64)
+    let count = (count.ceil() + 1.0).max(least);
+    Some(match count > ROUNDS_MAX as f64 {
+        true => RoundsNeeded::Beyond,
+        false => RoundsNeeded::Rounds(count as u64),
+    })
 }
 
 /// The standard deviation within the samples, as large as it may well be: a scatter that is known
@@ -44,11 +60,18 @@ const EFFICIENCY: f64 = 0.955;
 /// That the scatter is not larger than it is taken for.
 const CONFIDENCE: f64 = 0.8;
 /// Nobody waits for more.
-const COUNT_MAX: f64 = 1e6;
+pub(crate) const ROUNDS_MAX: u64 = 1_000_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn counted(samples: &[&[f64]], shift: f64) -> usize {
+        match rounds_needed(samples, shift, 0.05) {
+            Some(RoundsNeeded::Rounds(count)) => count as usize,
+            other => panic!("{other:?}"),
+        }
+    }
 
     /// About normal, with one round in ten disturbed.
     fn sample(count: usize, mean: f64, random: &mut fastrand::Rng) -> Vec<f64> {
@@ -64,7 +87,7 @@ mod tests {
     fn as_many_rounds_as_it_says_tell_what_it_says() {
         let mut random = fastrand::Rng::with_seed(11);
         let pilot = sample(40, 0.0, &mut random);
-        let needed = rounds_needed(&[&pilot], 1.5, 0.05).unwrap() as usize;
+        let needed = counted(&[&pilot], 1.5);
         assert!((15..=60).contains(&needed), "{needed}");
         let told = (0..300).filter(|_| {
             let a = sample(needed, 0.0, &mut random);
@@ -90,7 +113,7 @@ mod tests {
         let mut told = 0;
         for _ in 0..100 {
             let pilots = [sample(20, 0.0), sample(20, 3.0)];
-            let needed = rounds_needed(&[&pilots[0], &pilots[1]], 3.0, 0.05).unwrap() as usize;
+            let needed = counted(&[&pilots[0], &pilots[1]], 3.0);
             let (a, b) = (sample(needed, 0.0), sample(needed, 3.0));
             told += usize::from(ranks::shift(&a, &b, 0.05).unwrap().is_told());
         }
@@ -113,6 +136,7 @@ mod tests {
         let needed = |shift| rounds_needed(&[&values], shift, 0.05);
         assert!(needed(0.01) > needed(0.1));
         assert_eq!(needed(0.0), None);
+        assert_eq!(needed(1e-6), Some(RoundsNeeded::Beyond));
         assert_eq!(rounds_needed(&[&[1.0]], 0.1, 0.05), None);
     }
 }
