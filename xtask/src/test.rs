@@ -62,7 +62,15 @@ const ALWAYS: &[Step] = &[
         step::check(cargo("clippy --workspace --test peers").args(["--", "-Dwarnings"]))
     }),
     ("tests", || step::tests(&mut cargo("test --workspace"))),
+    // The other driver than the one that is taken where nothing is said.
+    ("tests of the server over io_uring", || {
+        let mut tests = cargo("test --workspace --test process -- --skip lab::");
+        step::tests(tests.env(DRIVER, "io_uring"))
+    }),
 ];
+
+/// What `moonwire serve` takes its driver from.
+const DRIVER: &str = "MOONWIRE_DRIVER";
 
 const PEERS: &[Step] = &[
     ("peers", || peers::install().map(tally)),

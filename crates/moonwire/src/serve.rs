@@ -13,7 +13,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use moonwire_server::{Config, LappsHome, LogFormat, Overrides, Server, Stopper, check_log_filter};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use moonwire_server::{
+    Config, DriverChoice, LappsHome, LogFormat, Overrides, Server, Stopper, TlsRecords,
+    check_log_filter,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::low_level::pipe;
@@ -58,6 +62,18 @@ pub(crate) struct Args {
     /// Threads, each with its own listener and service instances [default: one per core]
     #[arg(long, value_name = "N", value_parser = threads)]
     workers: Option<usize>,
+    /// How workers ask the kernel for their sockets: epoll, io_uring, or auto, which is
+    /// io_uring where it can be had [default: epoll]
+    #[arg(long, value_name = "NAME", env = "MOONWIRE_DRIVER", hide_possible_values = true,
+        value_parser = PossibleValuesParser::new(DriverChoice::NAMES)
+            .try_map(|name| name.parse::<DriverChoice>()))]
+    driver: Option<DriverChoice>,
+    /// Who seals and opens the records of TLS 1.3 after the handshake: own or rustls [default:
+    /// rustls]
+    #[arg(long, value_name = "NAME", hide_possible_values = true,
+        value_parser = PossibleValuesParser::new(TlsRecords::NAMES)
+            .try_map(|name| name.parse::<TlsRecords>()))]
+    tls_records: Option<TlsRecords>,
     /// What to log, such as `debug` or `moonwire_server=debug,warn`; RUST_LOG wins
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,
@@ -77,6 +93,8 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
         dev_tls,
         app,
         workers,
+        driver,
+        tls_records,
         log,
         log_format,
     } = args;
@@ -89,6 +107,8 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
     let overrides = Overrides {
         listen,
         workers,
+        driver,
+        tls_records,
         apps: app,
         dev_tls,
     };

@@ -4,37 +4,56 @@ use std::cell::RefCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
+use crate::uring::Provided;
+
 /// Bytes received from one socket, in a buffer that the driver owns and lends out with a
 /// completion. It must be handed back with [`crate::Driver::recycle`] before the next completion
 /// is taken; a driver that is not given it back goes on with another one, at the price of memory.
 pub struct ReceiveBuffer {
-    /// Invariant: never reallocated while lent out, a ring may know its address.
-    pub(crate) storage: Box<[u8]>,
-    /// How much of `storage` holds received bytes. Invariant: 0 < filled <= storage.len().
-    pub(crate) filled: usize,
-    /// Which of the driver's buffers this is; only the driver reads it.
-    pub(crate) slot: u32,
+    pub(crate) storage: Storage,
+}
+
+/// Where received bytes are.
+pub(crate) enum Storage {
+    /// The first `filled` of a buffer that a driver read into. Invariant: 0 < filled <= its length.
+    Owned { bytes: Box<[u8]>, filled: usize },
+    /// A part of a buffer that the kernel writes to, behind it.
+    Provided(Provided),
+}
+
+impl ReceiveBuffer {
+    /// Of the first `filled` bytes.
+    pub(crate) fn owned(bytes: Box<[u8]>, filled: usize) -> Self {
+        Self {
+            storage: Storage::Owned { bytes, filled },
+        }
+    }
 }
 
 impl Deref for ReceiveBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.storage[..self.filled]
+        match &self.storage {
+            Storage::Owned { bytes, filled } => &bytes[..*filled],
+            Storage::Provided(part) => part,
+        }
     }
 }
 
 impl DerefMut for ReceiveBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.storage[..self.filled]
+        match &mut self.storage {
+            Storage::Owned { bytes, filled } => &mut bytes[..*filled],
+            Storage::Provided(part) => part,
+        }
     }
 }
 
 impl fmt::Debug for ReceiveBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReceiveBuffer")
-            .field("slot", &self.slot)
-            .field("filled", &self.filled)
+            .field("bytes", &self.len())
             .finish_non_exhaustive()
     }
 }

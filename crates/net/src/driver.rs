@@ -70,7 +70,8 @@ pub trait Driver {
     /// Half close: sends FIN after what was sent. Receiving goes on.
     fn shutdown(&mut self, socket: SocketId);
 
-    /// Closes at once. A send in flight is dropped and gives no completion.
+    /// Closes, at the next `wait` at the latest. A send in flight is dropped and gives no
+    /// completion.
     fn close(&mut self, socket: SocketId);
 
     /// Closes with RST: what was not delivered is thrown away, no TIME_WAIT stays behind.
@@ -124,7 +125,8 @@ pub enum Completion {
         /// The bytes, never empty; to be given back with [`Driver::recycle`].
         buffer: ReceiveBuffer,
     },
-    /// The peer sends no more (FIN). Sending is still possible.
+    /// The peer sends no more (FIN). Sending is still possible. It comes in a later turn than the
+    /// bytes before it, so that what they ask for is answered first.
     EndOfStream {
         /// Whose.
         socket: SocketId,
@@ -234,6 +236,14 @@ impl Transport {
             TransportKind::Descriptor(fd) => Some(fd),
             TransportKind::Simulated(_) => None,
         }
+    }
+}
+
+impl Transport {
+    /// The descriptor; an error for a socket of the simulated world.
+    pub(crate) fn descriptor(self) -> io::Result<OwnedFd> {
+        self.into_fd()
+            .ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 }
 

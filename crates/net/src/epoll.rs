@@ -6,8 +6,6 @@
 //! each reported socket a second time on the next wait. An idle connection costs no call at all.
 
 mod accept;
-mod connect;
-mod queued;
 mod socket;
 mod wait;
 
@@ -23,10 +21,11 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use slab::Slab;
 
-use crate::buffer::{RECEIVE_BUFFER_BYTES, ReceiveBuffer};
+use crate::buffer::{RECEIVE_BUFFER_BYTES, ReceiveBuffer, Storage};
+use crate::connect::connect;
 use crate::driver::{
-    Completion, ConnectTarget, Driver, ListenerId, SocketId, Submission, Transport, TransportKind,
-    Waker, WakerKind,
+    Completion, ConnectTarget, Driver, ListenerId, SocketId, Submission, Transport, Waker,
+    WakerKind,
 };
 use crate::time::Time;
 use accept::Listener;
@@ -198,11 +197,7 @@ impl EpollDriver {
             Ok(None) => None,
             Ok(Some(0)) => Some(Completion::EndOfStream { socket: id }),
             Ok(Some(filled)) => {
-                let buffer = ReceiveBuffer {
-                    storage,
-                    filled,
-                    slot: 0,
-                };
+                let buffer = ReceiveBuffer::owned(storage, filled);
                 self.completions
                     .push_back(Completion::Received { socket: id, buffer });
                 return;
@@ -263,7 +258,7 @@ impl Driver for EpollDriver {
     }
 
     fn listen(&mut self, listener: Transport) -> io::Result<ListenerId> {
-        let fd = descriptor(listener)?;
+        let fd = listener.descriptor()?;
         self.add_listener(fd)
     }
 
@@ -280,7 +275,7 @@ impl Driver for EpollDriver {
     }
 
     fn connect(&mut self, target: &ConnectTarget) -> io::Result<SocketId> {
-        let (fd, result) = connect::start(target)?;
+        let (fd, result) = connect(target)?;
         let flags = if result.is_none() {
             Flags::CONNECTING
         } else {
@@ -295,7 +290,7 @@ impl Driver for EpollDriver {
     }
 
     fn attach(&mut self, transport: Transport) -> io::Result<SocketId> {
-        let fd = descriptor(transport)?;
+        let fd = transport.descriptor()?;
         rustix::io::ioctl_fionbio(&fd, true)?;
         self.add(fd, Flags::NONE)
     }
@@ -413,7 +408,9 @@ impl Driver for EpollDriver {
     }
 
     fn recycle(&mut self, buffer: ReceiveBuffer) {
-        self.spare = Some(buffer.storage);
+        if let Storage::Owned { bytes, .. } = buffer.storage {
+            self.spare = Some(bytes);
+        }
     }
 
     fn waker(&self) -> Waker {
@@ -430,13 +427,6 @@ impl fmt::Debug for EpollDriver {
             .field("listeners", &self.listeners.len())
             .field("ready", &self.ready.len())
             .finish_non_exhaustive()
-    }
-}
-
-fn descriptor(transport: Transport) -> io::Result<OwnedFd> {
-    match transport.kind {
-        TransportKind::Descriptor(fd) => Ok(fd),
-        TransportKind::Simulated(_) => Err(io::ErrorKind::Unsupported.into()),
     }
 }
 
@@ -470,6 +460,3 @@ const EVENTS_PER_TURN_MAX: usize = 1024;
 /// How many connections a listener accepts per turn: enough for 10,000 arrivals to be in within
 /// some hundred turns, few enough (about 10 us each) not to hold up those that are open.
 const ACCEPTS_PER_TURN_MAX: usize = 64;
-
-#[cfg(test)]
-mod tests;

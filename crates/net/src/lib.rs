@@ -4,14 +4,17 @@
 //! written at [`Driver`] (one turn) and at [`Session`] (one connection).
 
 mod buffer;
+mod connect;
 mod driver;
 mod epoll;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 mod listener;
+mod queued;
 mod real_time;
 mod session;
 pub mod sim;
+mod system;
 #[cfg(any(test, feature = "fuzzing"))]
 #[expect(clippy::unwrap_used, reason = "a fault of a test is to be loud")]
 #[cfg_attr(
@@ -22,6 +25,7 @@ mod tests;
 mod time;
 mod timers;
 mod tls;
+mod uring;
 
 // The public interface is:
 pub use buffer::{Plaintext, ReceiveBuffer, SpareBuffers, spare_buffer_bytes};
@@ -36,8 +40,11 @@ pub use session::{
     SessionError, SessionEvent, SessionLimits, SessionMemory, compressor_bytes, random_mask,
     take_compression_work,
 };
+pub use system::{DriverChoice, SystemDriver, why_not_io_uring};
 pub use time::Time;
 pub use timers::Timers;
 pub use tls::{
-    CertificateKey, ClientTls, NameCheck, ServerTls, TlsError, TlsFacts, TlsVersions, Trust,
+    CertificateKey, ClientTls, NameCheck, ServerTls, TlsError, TlsFacts, TlsRecords, TlsVersions,
+    Trust,
 };
+pub use uring::UringDriver;

@@ -1,12 +1,15 @@
 //! TLS 1.2 and 1.3, server and client: configurations here, the records of one connection in
 //! `records`.
 //!
-//! All of rustls is behind [`Records`], so that a record layer of our own can take its place once
-//! the handshake is done.
+//! rustls shakes hands, resumes and checks certificates, all of it behind [`Records`]; then a
+//! record layer of our own can take its place.
 
 mod client;
+mod connection;
 mod error;
 mod facts;
+mod record_key;
+mod record_layer;
 mod records;
 mod server;
 
@@ -19,7 +22,7 @@ pub use client::{ClientTls, NameCheck, Trust};
 pub use error::TlsError;
 pub use facts::{CertificateKey, TlsFacts};
 pub(crate) use records::Records;
-pub use server::{ServerTls, TlsVersions};
+pub use server::{ServerTls, TlsRecords, TlsVersions};
 
 /// The cipher suites in our order: AES-128 first, it is the fastest where the processor has AES
 /// instructions, and as good as AES-256 for this purpose.

@@ -23,6 +23,13 @@ pub enum ServerError {
     Script(ScriptError),
     /// The system refused something that a worker needs.
     Worker(io::Error),
+    /// The driver that was asked for cannot be had.
+    Driver {
+        /// Its name.
+        driver: &'static str,
+        /// Why.
+        error: io::Error,
+    },
     /// A worker ended by a panic: a defect of the server itself. The others were stopped.
     Panicked {
         /// Which one.
@@ -38,7 +45,9 @@ impl ServerError {
     pub fn is_configuration(&self) -> bool {
         match self {
             Self::Config(_) | Self::Script(_) | Self::Tls(_) => true,
-            Self::Listen { .. } | Self::Worker(_) | Self::Panicked { .. } => false,
+            Self::Listen { .. } | Self::Worker(_) | Self::Driver { .. } | Self::Panicked { .. } => {
+                false
+            }
         }
     }
 }
@@ -57,6 +66,10 @@ impl fmt::Display for ServerError {
             // The calls that led there are in the error; the place is in its text.
             Self::Script(error) => error.fmt(f),
             Self::Worker(error) => write!(f, "a worker cannot start: {error}"),
+            Self::Driver { driver, error } => write!(
+                f,
+                "{driver} cannot be had: {error}; driver = \"auto\" takes epoll where that is so"
+            ),
             Self::Panicked { worker } => {
                 write!(f, "worker {worker} ended by a defect of the server")
             }

@@ -36,5 +36,6 @@ pub use config::{
     check_log_filter,
 };
 pub use error::ServerError;
+pub use moonwire_net::{DriverChoice, TlsRecords};
 pub use origin::AllowedOrigins;
 pub use server::{Server, Stopper};

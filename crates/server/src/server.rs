@@ -8,8 +8,11 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use moonwire_lua::{STACK_BYTES, Standalone};
-use moonwire_net::{Driver, EpollDriver, ListenOptions, ServerTls, TlsVersions};
-use tracing::error;
+use moonwire_net::{
+    Driver, DriverChoice, ListenOptions, ServerTls, SystemDriver, TlsRecords, TlsVersions,
+    why_not_io_uring,
+};
+use tracing::{error, info, warn};
 
 use crate::background::{self, Background, Nowhere};
 use crate::config::{Config, Limits, OutgoingTls, Tls};
@@ -33,7 +36,7 @@ pub struct Server {
 impl Server {
     /// Loads everything that a start would load, and serves nobody.
     pub fn check(config: &Config) -> Result<(), ServerError> {
-        load_tls(config.tls.as_ref(), config.tls_versions)?;
+        load_tls(config.tls.as_ref(), config.tls_versions, config.tls_records)?;
         outgoing(&config.client_tls)?;
         for service in &config.services {
             check_service(service)?;
@@ -50,11 +53,13 @@ impl Server {
         let Config {
             listen,
             workers,
+            driver,
             acl,
             on_broken_service,
             connection_weight,
             tls,
             tls_versions,
+            tls_records,
             client_tls,
             limits,
             services,
@@ -62,7 +67,7 @@ impl Server {
             shipped,
             ..
         } = config;
-        let tls = load_tls(tls.as_ref(), tls_versions)?;
+        let tls = load_tls(tls.as_ref(), tls_versions, tls_records)?;
         let outgoing = outgoing(&client_tls)?;
         process::prepare();
         let (addresses, listeners) = bind(&listen, workers, &limits)?;
@@ -84,27 +89,7 @@ impl Server {
         let mut background = Background::default();
         // What they make is there before the first client.
         background.start(&shared, false)?;
-        let (ready, readiness) = channel();
-        let mut threads = Vec::with_capacity(workers);
-        let mut starts = Vec::with_capacity(workers);
-        for (worker, listeners) in listeners.into_iter().enumerate() {
-            let (start, started) = channel();
-            let member = Member {
-                worker,
-                shared: Arc::clone(&shared),
-                ready: ready.clone(),
-                started,
-            };
-            let thread = Builder::new()
-                .stack_size(STACK_BYTES)
-                .name(format!("worker-{worker}"))
-                .spawn(move || member.live(listeners))
-                .map_err(ServerError::Worker)?;
-            threads.push(thread);
-            starts.push(start);
-        }
-        drop(ready);
-        start_together(&readiness, starts)?;
+        let threads = start_workers(listeners, driver, &shared)?;
         background.start(&shared, true)?;
         order.disarm();
         // Every virtual machine has read its code.
@@ -182,6 +167,37 @@ impl Server {
 /// How long standalone services have to end once a worker has failed.
 const DEFECT_PATIENCE: Duration = Duration::from_secs(5);
 
+/// Starts one worker for each set of listeners, and waits until all of them serve.
+fn start_workers(
+    listeners: Vec<Vec<TcpListener>>,
+    driver: DriverChoice,
+    shared: &Arc<Shared>,
+) -> Result<Vec<JoinHandle<std::io::Result<()>>>, ServerError> {
+    let (ready, readiness) = channel();
+    let mut threads = Vec::with_capacity(listeners.len());
+    let mut starts = Vec::with_capacity(listeners.len());
+    for (worker, listeners) in listeners.into_iter().enumerate() {
+        let (start, started) = channel();
+        let member = Member {
+            worker,
+            driver,
+            shared: Arc::clone(shared),
+            ready: ready.clone(),
+            started,
+        };
+        let thread = Builder::new()
+            .stack_size(STACK_BYTES)
+            .name(format!("worker-{worker}"))
+            .spawn(move || member.live(listeners))
+            .map_err(ServerError::Worker)?;
+        threads.push(thread);
+        starts.push(start);
+    }
+    drop(ready);
+    start_together(&readiness, starts)?;
+    Ok(threads)
+}
+
 /// Lets the workers begin once all are ready. Those that wait for a start that does not come end by
 /// themselves.
 fn start_together(
@@ -257,6 +273,7 @@ impl Drop for StopUnlessStarted {
 /// What a worker's thread is born with.
 struct Member {
     worker: usize,
+    driver: DriverChoice,
     shared: Arc<Shared>,
     /// Where it says that it is ready, or why it cannot be.
     ready: Sender<Result<(), ServerError>>,
@@ -291,8 +308,8 @@ impl Member {
     }
 
     /// Virtual machines and drivers stay on the thread that made them.
-    fn prepare(&self) -> Result<Worker<EpollDriver>, ServerError> {
-        let driver = EpollDriver::new().map_err(ServerError::Worker)?;
+    fn prepare(&self) -> Result<Worker<SystemDriver>, ServerError> {
+        let driver = self.make_driver()?;
         self.shared.limits.spare_buffers.keep_on_this_thread();
         self.shared.mailboxes[self.worker].set_waker(driver.waker());
         self.shared.broadcasts[self.worker].set_waker(driver.waker());
@@ -306,6 +323,28 @@ impl Member {
             scripts,
             Arc::clone(&self.shared),
         ))
+    }
+}
+
+impl Member {
+    /// Says once what the choice has come to.
+    fn make_driver(&self) -> Result<SystemDriver, ServerError> {
+        let made = SystemDriver::new(self.driver);
+        let driver = made.map_err(|error| ServerError::Driver {
+            driver: self.driver.name(),
+            error,
+        })?;
+        if self.worker == 0 {
+            match (self.driver, &driver) {
+                (DriverChoice::Auto, SystemDriver::Epoll(_)) => {
+                    let reason = why_not_io_uring().map(|reason| reason.to_string());
+                    let reason = reason.unwrap_or_default();
+                    warn!("serving over epoll, as io_uring cannot be had: {reason}");
+                }
+                _ => info!("serving over {}", driver.name()),
+            }
+        }
+        Ok(driver)
     }
 }
 
@@ -377,7 +416,11 @@ fn unless_zero(bytes: usize) -> Option<usize> {
     (bytes > 0).then_some(bytes)
 }
 
-fn load_tls(tls: Option<&Tls>, versions: TlsVersions) -> Result<Option<ServerTls>, ServerError> {
+fn load_tls(
+    tls: Option<&Tls>,
+    versions: TlsVersions,
+    records: TlsRecords,
+) -> Result<Option<ServerTls>, ServerError> {
     let loaded = match tls {
         None => return Ok(None),
         Some(Tls::SelfSigned) => ServerTls::self_signed(),
@@ -385,7 +428,7 @@ fn load_tls(tls: Option<&Tls>, versions: TlsVersions) -> Result<Option<ServerTls
     };
     loaded
         .and_then(|tls| tls.limited_to(versions))
-        .map(Some)
+        .map(|tls| Some(tls.with_records(records)))
         .map_err(|error| ServerError::Tls(error.to_string()))
 }
 

@@ -7,8 +7,8 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
-use super::queued::unacknowledged_bytes;
 use crate::driver::Submission;
+use crate::queued::unacknowledged_bytes;
 
 /// A socket and what is known about it. Small, there are tens of thousands.
 #[derive(Debug)]
@@ -232,5 +232,16 @@ impl Flags {
 
     pub(super) fn clear(&mut self, flag: Self) {
         self.0 &= !flag.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_is_small() {
+        println!("size_of Socket of the driver: {} B", size_of::<Socket>());
+        assert!(size_of::<Socket>() <= 24);
     }
 }

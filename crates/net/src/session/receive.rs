@@ -35,7 +35,8 @@ enum Bytes<'b> {
 
 impl Session {
     /// Makes plaintext of received bytes: without TLS they are passed through as they are, with
-    /// TLS the records are opened into `scratch`. Bytes kept from before come first.
+    /// TLS the records are opened in place where they can be, else into `scratch`. Bytes kept from
+    /// before come first.
     ///
     /// An error is the event that ends the session; flush, so that the peer gets the alert.
     pub fn open<'b>(
@@ -57,14 +58,20 @@ impl Session {
         match &mut self.tls {
             None => scratch.bytes.extend_from_slice(received),
             Some(tls) => {
-                if let Err(error) = tls.open(received, &mut scratch.bytes) {
-                    self.release();
-                    self.phase = Phase::Draining;
-                    return Err(SessionError::Tls(error));
-                }
+                let length = match tls.open(received, &mut scratch.bytes, !is_late) {
+                    Ok(length) => length,
+                    Err(error) => {
+                        self.release();
+                        self.phase = Phase::Draining;
+                        return Err(SessionError::Tls(error));
+                    }
+                };
                 // It may keep TCP open for as long as it likes (RFC 8446, 6.1); the event comes
                 // from `poll` once all that was sent before it has been looked at.
                 self.is_ended |= tls.is_ended();
+                if length > 0 {
+                    return Ok(Input::new(received.get_mut(..length).unwrap_or_default()));
+                }
             }
         }
         let input = Input::new(&mut scratch.bytes);

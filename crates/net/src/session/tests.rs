@@ -1,4 +1,4 @@
-//! The session over the epoll driver and real sockets of the loopback interface.
+//! The session over the real drivers and sockets of the loopback interface.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,23 +7,25 @@ use moonwire_proto::{CloseCode, Opcode};
 
 use super::*;
 use crate::tests::harness::{Answer, Happened, Loop, run_until};
-use crate::{Driver, EpollDriver, Plaintext, Trust, listen_socket};
+use crate::tests::on_each_driver;
+use crate::{Driver, DriverChoice, Plaintext, SystemDriver, TlsRecords, Trust, listen_socket};
 
-pub(crate) fn world() -> (Loop<EpollDriver>, SocketAddr) {
-    let mut world = Loop::new(EpollDriver::new().unwrap());
+pub(crate) fn world(on: DriverChoice) -> (Loop<SystemDriver>, SocketAddr) {
+    let mut world = Loop::new(SystemDriver::new(on).unwrap());
     let listener = listen_socket(([127, 0, 0, 1], 0).into(), false, 128).unwrap();
     let addr = listener.local_addr().unwrap();
     world.listen(listener.into());
     (world, addr)
 }
 
-fn tls_world() -> (Loop<EpollDriver>, SocketAddr, ClientTls) {
-    let (mut world, addr) = world();
-    world.server_tls = Some(ServerTls::self_signed().unwrap());
+fn tls_world(on: DriverChoice) -> (Loop<SystemDriver>, SocketAddr, ClientTls) {
+    let (mut world, addr) = world(on);
+    let server = ServerTls::self_signed().unwrap();
+    world.server_tls = Some(server.with_records(TlsRecords::Own));
     (world, addr, ClientTls::new(&Trust::Anyone).unwrap())
 }
 
-fn upgraded(world: &mut Loop<EpollDriver>, client: SocketId) -> SocketId {
+fn upgraded(world: &mut Loop<SystemDriver>, client: SocketId) -> SocketId {
     run_until(world, "the upgrade", |world| {
         world.sessions.get(&client).is_some_and(Session::is_open)
     });
@@ -34,7 +36,7 @@ fn upgraded(world: &mut Loop<EpollDriver>, client: SocketId) -> SocketId {
     servers.map(|(socket, _)| *socket).next_back().unwrap()
 }
 
-fn echoes(world: &mut Loop<EpollDriver>, client: SocketId, payloads: &[Vec<u8>]) {
+fn echoes(world: &mut Loop<SystemDriver>, client: SocketId, payloads: &[Vec<u8>]) {
     let before = world.messages(client).len();
     for payload in payloads {
         world.session(client).send(Opcode::Binary, payload).unwrap();
@@ -45,7 +47,7 @@ fn echoes(world: &mut Loop<EpollDriver>, client: SocketId, payloads: &[Vec<u8>])
     assert_eq!(world.messages(client)[before..], *payloads);
 }
 
-fn finished(world: &mut Loop<EpollDriver>, sockets: &[SocketId]) {
+fn finished(world: &mut Loop<SystemDriver>, sockets: &[SocketId]) {
     run_until(world, "the end", |world| {
         sockets
             .iter()
@@ -61,7 +63,7 @@ fn payloads() -> Vec<Vec<u8>> {
         .to_vec()
 }
 
-fn whole_life(world: &mut Loop<EpollDriver>, client: SocketId) {
+fn whole_life(world: &mut Loop<SystemDriver>, client: SocketId) {
     let server = upgraded(world, client);
     echoes(world, client, &payloads());
     world.session(client).close(CloseCode::NORMAL, "bye");
@@ -79,9 +81,8 @@ fn whole_life(world: &mut Loop<EpollDriver>, client: SocketId) {
     assert!(world.story(server).ends_with(&end));
 }
 
-#[test]
-fn a_plain_connection_from_upgrade_to_close() {
-    let (mut world, addr) = world();
+fn a_plain_connection_from_upgrade_to_close(on: DriverChoice) {
+    let (mut world, addr) = world(on);
     let client = world.connect(addr, None);
     whole_life(&mut world, client);
     let Happened::Upgraded(timings) = &world.story(client)[0] else {
@@ -91,9 +92,8 @@ fn a_plain_connection_from_upgrade_to_close() {
     assert!(timings.tcp > Duration::ZERO && timings.upgrade > Duration::ZERO);
 }
 
-#[test]
-fn a_tls_connection_from_upgrade_to_close() {
-    let (mut world, addr, tls) = tls_world();
+fn a_tls_connection_from_upgrade_to_close(on: DriverChoice) {
+    let (mut world, addr, tls) = tls_world(on);
     let client = world.connect(addr, Some(&tls));
     whole_life(&mut world, client);
     let Happened::Upgraded(timings) = &world.story(client)[0] else {
@@ -102,9 +102,8 @@ fn a_tls_connection_from_upgrade_to_close() {
     assert!(timings.tls.unwrap() > Duration::ZERO);
 }
 
-#[test]
-fn the_server_may_begin_the_close() {
-    let (mut world, addr, tls) = tls_world();
+fn the_server_may_begin_the_close(on: DriverChoice) {
+    let (mut world, addr, tls) = tls_world(on);
     let client = world.connect(addr, Some(&tls));
     let server = upgraded(&mut world, client);
     world.session(server).close(CloseCode::GOING_AWAY, "");
@@ -114,9 +113,8 @@ fn the_server_may_begin_the_close() {
     assert!(world.story(server).contains(&closed(true)));
 }
 
-#[test]
-fn a_refusal_reaches_the_client_with_its_status() {
-    let (mut world, addr) = world();
+fn a_refusal_reaches_the_client_with_its_status(on: DriverChoice) {
+    let (mut world, addr) = world(on);
     world.answer = Answer::Refuse;
     let client = world.connect(addr, None);
     run_until(&mut world, "the end", |world| world.sessions.is_empty());
@@ -127,9 +125,8 @@ fn a_refusal_reaches_the_client_with_its_status() {
     );
 }
 
-#[test]
-fn a_request_can_be_answered_later_and_what_followed_it_is_kept() {
-    let (mut world, addr) = world();
+fn a_request_can_be_answered_later_and_what_followed_it_is_kept(on: DriverChoice) {
+    let (mut world, addr) = world(on);
     world.answer = Answer::Later;
     let mut peer = std::net::TcpStream::connect(addr).unwrap();
     let request = b"GET /later HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\
@@ -151,23 +148,21 @@ fn a_request_can_be_answered_later_and_what_followed_it_is_kept() {
     assert_eq!(world.messages(server), [b"abc", b"abc"]);
 }
 
-#[test]
-fn an_invalid_request_is_answered_and_ends() {
-    let (mut world, addr) = world();
+fn an_invalid_request_is_answered_and_ends(on: DriverChoice) {
+    let (mut world, addr) = world(on);
     let mut peer = std::net::TcpStream::connect(addr).unwrap();
     io::Write::write_all(&mut peer, b"NONSENSE\r\n\r\n").unwrap();
     run_until(&mut world, "the failure", |world| world.happened.len() == 2);
     peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    let mut answer = String::new();
-    io::Read::read_to_string(&mut peer, &mut answer).unwrap();
+    let reader = std::thread::spawn(move || io::read_to_string(&mut peer).unwrap());
+    run_until(&mut world, "the answer", |_| reader.is_finished());
+    let answer = reader.join().unwrap();
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
-    drop(peer);
     run_until(&mut world, "the end", |world| world.sessions.is_empty());
 }
 
-#[test]
-fn a_connection_that_vanishes_is_a_failure() {
-    let (mut world, addr) = world();
+fn a_connection_that_vanishes_is_a_failure(on: DriverChoice) {
+    let (mut world, addr) = world(on);
     let client = world.connect(addr, None);
     let server = upgraded(&mut world, client);
     world.session(client).abort();
@@ -180,9 +175,8 @@ fn a_connection_that_vanishes_is_a_failure() {
     );
 }
 
-#[test]
-fn a_certificate_that_nobody_signed_ends_both_ends_with_a_sentence() {
-    let (mut world, addr, _) = tls_world();
+fn a_certificate_that_nobody_signed_ends_both_ends_with_a_sentence(on: DriverChoice) {
+    let (mut world, addr, _) = tls_world(on);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("authority.pem");
     let other = ServerTls::self_signed().unwrap();
@@ -213,9 +207,8 @@ fn a_certificate_that_nobody_signed_ends_both_ends_with_a_sentence() {
     assert!(failure(server).contains("alert"), "{}", failure(server));
 }
 
-#[test]
-fn keys_that_may_not_be_used_any_more_end_the_session() {
-    let (mut world, addr, _) = tls_world();
+fn keys_that_may_not_be_used_any_more_end_the_session(on: DriverChoice) {
+    let (mut world, addr, _) = tls_world(on);
     let client = world.connect(addr, Some(&ClientTls::of_few_records(20)));
     upgraded(&mut world, client);
     let mut sent = 0;
@@ -236,9 +229,8 @@ fn keys_that_may_not_be_used_any_more_end_the_session() {
 }
 
 /// A message that comes after our close frame is held to the same bound.
-#[test]
-fn an_unfinished_message_has_its_bound_while_closing_too() {
-    let (mut world, addr) = world();
+fn an_unfinished_message_has_its_bound_while_closing_too(on: DriverChoice) {
+    let (mut world, addr) = world(on);
     world.limits = Arc::new(SessionLimits {
         memory_bytes_max: 100_000,
         ..SessionLimits::default()
@@ -264,9 +256,8 @@ fn an_unfinished_message_has_its_bound_while_closing_too() {
     );
 }
 
-#[test]
-fn nothing_listens() {
-    let (mut world, _) = world();
+fn nothing_listens(on: DriverChoice) {
+    let (mut world, _) = world(on);
     let free = listen_socket(([127, 0, 0, 1], 0).into(), false, 1).unwrap();
     let addr = free.local_addr().unwrap();
     drop(free);
@@ -279,9 +270,8 @@ fn nothing_listens() {
     );
 }
 
-#[test]
-fn the_write_queue_has_a_bound_and_a_slow_peer_is_slowed_down() {
-    let (mut world, addr) = world();
+fn the_write_queue_has_a_bound_and_a_slow_peer_is_slowed_down(on: DriverChoice) {
+    let (mut world, addr) = world(on);
     world.limits = Arc::new(SessionLimits {
         write_queue_bytes_max: 2_000_000,
         write_queue_pause_bytes: 100_000,
@@ -313,9 +303,8 @@ fn the_write_queue_has_a_bound_and_a_slow_peer_is_slowed_down() {
     assert_eq!(world.session(server).write_queue_bytes(), 0);
 }
 
-#[test]
-fn a_long_queue_is_sealed_part_by_part() {
-    let (mut world, addr, tls) = tls_world();
+fn a_long_queue_is_sealed_part_by_part(on: DriverChoice) {
+    let (mut world, addr, tls) = tls_world(on);
     world.echo = false;
     let client = world.connect(addr, Some(&tls));
     let server = upgraded(&mut world, client);
@@ -344,9 +333,8 @@ fn a_long_queue_is_sealed_part_by_part() {
 }
 
 /// What is left of an input that is out is seen by nobody but who has it.
-#[test]
-fn a_pause_outlasts_a_write_in_the_middle_of_a_read() {
-    let (mut world, addr) = world();
+fn a_pause_outlasts_a_write_in_the_middle_of_a_read(on: DriverChoice) {
+    let (mut world, addr) = world(on);
     let client = world.connect(addr, None);
     let server = upgraded(&mut world, client);
     let now = world.driver.now();
@@ -375,14 +363,15 @@ fn a_pause_outlasts_a_write_in_the_middle_of_a_read() {
     }
     assert!(session.poll(&mut input, now).is_none() && session.settle(now).is_none());
     assert!(matches!(session.flush(driver), Flushed::Open));
-    assert!(!session.is_paused);
+    run_until(&mut world, "the end of the pause", |world| {
+        !world.session(server).is_paused
+    });
 }
 
 /// Nothing is received beside what is still to be looked at, also once this end closes, and the
 /// peer's time to take its answers does not run while there are none.
-#[test]
-fn what_was_received_comes_first_while_closing_too() {
-    let (mut world, addr) = world();
+fn what_was_received_comes_first_while_closing_too(on: DriverChoice) {
+    let (mut world, addr) = world(on);
     let client = world.connect(addr, None);
     let server = upgraded(&mut world, client);
     let now = world.driver.now();
@@ -416,9 +405,8 @@ fn what_was_received_comes_first_while_closing_too() {
 }
 
 /// The answer to what came before the end is still to be sent.
-#[test]
-fn the_end_of_a_stream_waits_for_what_is_held() {
-    let (mut world, addr) = world();
+fn the_end_of_a_stream_waits_for_what_is_held(on: DriverChoice) {
+    let (mut world, addr) = world(on);
     let client = world.connect(addr, None);
     let server = upgraded(&mut world, client);
     let now = world.driver.now();
@@ -436,9 +424,8 @@ fn the_end_of_a_stream_waits_for_what_is_held() {
     );
 }
 
-#[test]
-fn an_idle_session_holds_no_buffers_and_is_small() {
-    let (mut world, addr) = world();
+fn an_idle_session_holds_no_buffers_and_is_small(on: DriverChoice) {
+    let (mut world, addr) = world(on);
     let client = world.connect(addr, None);
     let server = upgraded(&mut world, client);
     echoes(&mut world, client, &payloads());
@@ -452,9 +439,8 @@ fn an_idle_session_holds_no_buffers_and_is_small() {
 }
 
 /// What TLS holds for as long as the connection lives, and a record that is not whole.
-#[test]
-fn the_ledger_knows_of_tls() {
-    let (mut world, addr, tls) = tls_world();
+fn the_ledger_knows_of_tls(on: DriverChoice) {
+    let (mut world, addr, tls) = tls_world(on);
     let client = world.connect(addr, Some(&tls));
     let server = upgraded(&mut world, client);
     echoes(&mut world, client, &[vec![7; 100]]);
@@ -470,9 +456,8 @@ fn the_ledger_knows_of_tls() {
 
 mod carried;
 
-#[test]
-fn a_close_has_more_time_once_a_write_is_done() {
-    let (mut world, addr) = world();
+fn a_close_has_more_time_once_a_write_is_done(on: DriverChoice) {
+    let (mut world, addr) = world(on);
     let client = world.connect(addr, None);
     let server = upgraded(&mut world, client);
     let session = world.sessions.get_mut(&server).unwrap();
@@ -484,4 +469,26 @@ fn a_close_has_more_time_once_a_write_is_done() {
     let later = began + timeout / 2;
     assert!(session.on_sent(Vec::new(), Ok(()), later).is_none());
     assert_eq!(session.deadline(), Some(later + timeout));
+}
+
+on_each_driver! {
+    a_plain_connection_from_upgrade_to_close,
+    a_tls_connection_from_upgrade_to_close,
+    the_server_may_begin_the_close,
+    a_refusal_reaches_the_client_with_its_status,
+    a_request_can_be_answered_later_and_what_followed_it_is_kept,
+    an_invalid_request_is_answered_and_ends,
+    a_connection_that_vanishes_is_a_failure,
+    a_certificate_that_nobody_signed_ends_both_ends_with_a_sentence,
+    keys_that_may_not_be_used_any_more_end_the_session,
+    an_unfinished_message_has_its_bound_while_closing_too,
+    nothing_listens,
+    the_write_queue_has_a_bound_and_a_slow_peer_is_slowed_down,
+    a_long_queue_is_sealed_part_by_part,
+    a_pause_outlasts_a_write_in_the_middle_of_a_read,
+    what_was_received_comes_first_while_closing_too,
+    the_end_of_a_stream_waits_for_what_is_held,
+    an_idle_session_holds_no_buffers_and_is_small,
+    the_ledger_knows_of_tls,
+    a_close_has_more_time_once_a_write_is_done,
 }

@@ -72,11 +72,8 @@ impl SimDriver {
         self.completions.push_back(match arrival {
             Arrival::Connected(result) => Completion::Connected { socket, result },
             Arrival::Bytes(bytes) => {
-                let buffer = ReceiveBuffer {
-                    filled: bytes.len(),
-                    storage: bytes.into(),
-                    slot: 0,
-                };
+                let filled = bytes.len();
+                let buffer = ReceiveBuffer::owned(bytes.into(), filled);
                 Completion::Received { socket, buffer }
             }
             Arrival::EndOfStream => Completion::EndOfStream { socket },

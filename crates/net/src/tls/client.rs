@@ -12,7 +12,7 @@ use rustls::{
 };
 
 use super::error::TlsError;
-use super::server::{TlsVersions, certificates};
+use super::server::{TlsRecords, TlsVersions, certificates};
 
 /// A client's rules; cheap to clone, shared by all its connections.
 ///
@@ -21,6 +21,7 @@ use super::server::{TlsVersions, certificates};
 #[derive(Clone, Debug)]
 pub struct ClientTls {
     pub(super) config: Arc<ClientConfig>,
+    pub(super) records: TlsRecords,
 }
 
 /// Whose certificates a client accepts.
@@ -76,17 +77,28 @@ impl ClientTls {
         let mut config = builder.with_no_client_auth();
         config.alpn_protocols = super::alpn();
         config.resumption = Resumption::disabled();
+        // For our own record layer.
+        config.enable_secret_extraction = true;
         Ok(Self {
             config: Arc::new(config),
+            records: TlsRecords::default(),
         })
+    }
+
+    /// The same with other records.
+    #[must_use]
+    pub fn with_records(self, records: TlsRecords) -> Self {
+        Self { records, ..self }
     }
 }
 
 #[cfg(test)]
 impl ClientTls {
-    pub(super) fn with_config(config: ClientConfig) -> Self {
+    pub(super) fn with_config(mut config: ClientConfig) -> Self {
+        config.enable_secret_extraction = true;
         Self {
             config: Arc::new(config),
+            records: TlsRecords::default(),
         }
     }
 

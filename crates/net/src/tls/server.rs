@@ -1,6 +1,7 @@
 //! The server's end of TLS.
 
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
@@ -18,6 +19,17 @@ pub struct ServerTls {
     pub(super) config: Arc<ServerConfig>,
     /// The development certificate in PEM, if it is one.
     self_signed: Option<Arc<str>>,
+    pub(super) records: TlsRecords,
+}
+
+/// Who opens and seals the records of TLS 1.3 after the handshake; those of 1.2 are rustls's.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum TlsRecords {
+    /// Our own layer.
+    Own,
+    /// rustls.
+    #[default]
+    Rustls,
 }
 
 /// Which versions of TLS an end speaks.
@@ -45,6 +57,12 @@ impl TlsVersions {
 }
 
 impl ServerTls {
+    /// The same with other records.
+    #[must_use]
+    pub fn with_records(self, records: TlsRecords) -> Self {
+        Self { records, ..self }
+    }
+
     /// The same with other versions than both.
     pub fn limited_to(self, versions: TlsVersions) -> Result<Self, TlsError> {
         let resolver = Arc::clone(&self.config.cert_resolver);
@@ -57,7 +75,7 @@ impl ServerTls {
             .with_cert_resolver(resolver);
         Ok(Self {
             config: Arc::new(with_our_rules(config)?),
-            self_signed: self.self_signed,
+            ..self
         })
     }
 
@@ -125,7 +143,25 @@ impl ServerTls {
         Ok(Self {
             config: Arc::new(with_our_rules(config)?),
             self_signed,
+            records: TlsRecords::default(),
         })
+    }
+}
+
+impl TlsRecords {
+    /// All of them, as they are written.
+    pub const NAMES: [&'static str; 2] = ["own", "rustls"];
+}
+
+impl FromStr for TlsRecords {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "own" => Ok(Self::Own),
+            "rustls" => Ok(Self::Rustls),
+            _ => Err("it is own or rustls".to_owned()),
+        }
     }
 }
 
@@ -138,6 +174,8 @@ fn with_our_rules(mut config: ServerConfig) -> Result<ServerConfig, TlsError> {
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.ticketer = Ticketer::new()?;
     config.send_tls13_tickets = 1;
+    // For our own record layer.
+    config.enable_secret_extraction = true;
     Ok(config)
 }
 

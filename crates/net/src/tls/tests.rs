@@ -20,7 +20,7 @@ fn carry(from: &mut Records, to: &mut Records, step: usize) -> Result<Vec<u8>, T
     let (mut wire, mut plain) = (Vec::new(), Vec::new());
     from.write(b"", &mut wire);
     for piece in wire.chunks_mut(step) {
-        to.open(piece, &mut plain)?;
+        to.open(piece, &mut plain, false)?;
     }
     Ok(plain)
 }
@@ -45,7 +45,7 @@ fn plaintext_survives_any_cut_of_its_records() {
         let (mut wire, mut plain) = (Vec::new(), Vec::new());
         pair.client.write(&sent, &mut wire);
         for piece in wire.chunks_mut(step) {
-            pair.server.open(piece, &mut plain).unwrap();
+            pair.server.open(piece, &mut plain, false).unwrap();
         }
         assert!(plain == sent, "in steps of {step}");
     }
@@ -215,7 +215,11 @@ fn a_certificate_in_the_file_is_accepted_for_its_names_only() {
 fn garbage_is_an_error_with_an_alert_for_the_peer() {
     let mut server = Records::server(&ServerTls::self_signed().unwrap()).unwrap();
     let error = server
-        .open(&mut b"GET / HTTP/1.1\r\n\r\n".to_owned(), &mut Vec::new())
+        .open(
+            &mut b"GET / HTTP/1.1\r\n\r\n".to_owned(),
+            &mut Vec::new(),
+            false,
+        )
         .unwrap_err();
     assert!(error.to_string().starts_with("TLS failed: "), "{error}");
     let mut alert = Vec::new();
@@ -277,9 +281,9 @@ fn nothing_follows_the_notice_of_the_close() {
     pair.client.write(b"lost", &mut wire);
     wire.extend_from_slice(b"not even TLS");
     let mut plain = Vec::new();
-    pair.server.open(&mut wire, &mut plain).unwrap();
+    pair.server.open(&mut wire, &mut plain, false).unwrap();
     pair.server
-        .open(&mut b"nor this".to_owned(), &mut plain)
+        .open(&mut b"nor this".to_owned(), &mut plain, false)
         .unwrap();
     assert_eq!(plain, b"last");
     // Its own end is still open.
@@ -287,7 +291,7 @@ fn nothing_follows_the_notice_of_the_close() {
     pair.server.write(b"understood", &mut wire);
     pair.server.notify_close();
     pair.server.write(b"", &mut wire);
-    pair.client.open(&mut wire, &mut answer).unwrap();
+    pair.client.open(&mut wire, &mut answer, false).unwrap();
     assert_eq!(answer, b"understood");
 }
 
@@ -308,13 +312,13 @@ fn who_says_at_once_that_it_sends_no_more_is_answered_all_the_same() {
             pair.client.notify_close();
             pair.client.write(b"", &mut wire);
             for piece in wire.chunks_mut(step) {
-                pair.server.open(piece, &mut plain).unwrap();
+                pair.server.open(piece, &mut plain, false).unwrap();
             }
             assert_eq!(plain, b"question");
             assert!(pair.server.is_ended(), "{version:?} in steps of {step}");
             let (mut wire, mut answer) = (Vec::new(), Vec::new());
             pair.server.write(b"answer", &mut wire);
-            pair.client.open(&mut wire, &mut answer).unwrap();
+            pair.client.open(&mut wire, &mut answer, false).unwrap();
             assert_eq!(answer, b"answer", "{version:?} in steps of {step}");
         }
     }
@@ -336,7 +340,7 @@ fn keys_seal_all_that_they_are_given_or_nothing_more_ever() {
     pair.client.write(b"lost", &mut wire);
     assert_eq!(wire.len(), length);
     assert!(!pair.client.wants_write());
-    pair.server.open(&mut wire, &mut plain).unwrap();
+    pair.server.open(&mut wire, &mut plain, false).unwrap();
     assert_eq!(plain.len(), sealed);
     assert!(pair.server.is_ended());
 }
@@ -349,7 +353,7 @@ fn an_idle_connection_keeps_no_buffer() {
     handshake(&mut pair, 1000).unwrap();
     let (mut wire, mut plain) = (Vec::new(), Vec::new());
     pair.client.write(&[5; 40_000], &mut wire);
-    pair.server.open(&mut wire, &mut plain).unwrap();
+    pair.server.open(&mut wire, &mut plain, false).unwrap();
     for records in [&pair.client, &pair.server] {
         assert_eq!(records.buffer_bytes(), 0);
     }
@@ -368,7 +372,7 @@ fn a_handshake_message_without_end_is_an_error() {
         let mut record = vec![22, 3, 3, 0, hello.len() as u8];
         record.append(&mut hello);
         sent += record.len();
-        failed = server.open(&mut record, &mut plain).is_err();
+        failed = server.open(&mut record, &mut plain, false).is_err();
         assert!(server.buffer_bytes() < 200 * 1024);
         hello = vec![0];
     }

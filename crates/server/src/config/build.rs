@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
-use moonwire_net::TlsVersions;
+use moonwire_net::{DriverChoice, TlsRecords, TlsVersions};
 use toml::Spanned;
 use tracing_subscriber::EnvFilter;
 
@@ -56,6 +57,7 @@ pub(super) fn config(text: &Text<'_>, overrides: &Overrides) -> Result<Config, C
             .into_iter()
             .collect(),
         workers,
+        driver: driver(text, &file.server, overrides)?,
         acl: acl(text, &file.server.acl)?,
         on_broken_service,
         connection_weight: connection_weight(text, &file.server)?,
@@ -68,6 +70,7 @@ pub(super) fn config(text: &Text<'_>, overrides: &Overrides) -> Result<Config, C
                 .as_ref()
                 .and_then(|table| table.get_ref().versions.as_ref()),
         )?,
+        tls_records: tls_records(text, &file.server, overrides)?,
         client_tls: client_tls(text, &file.client_tls)?,
         limits,
         services,
@@ -93,6 +96,47 @@ fn workers(
     let (min, max) = (bounds.start(), bounds.end());
     let sentence = format!("workers = {workers} must be from {min} to {max}");
     Err(ConfigError::new(sentence))
+}
+
+fn driver(
+    text: &Text<'_>,
+    table: &ServerTable,
+    overrides: &Overrides,
+) -> Result<DriverChoice, ConfigError> {
+    let (written, names) = (table.driver.as_ref(), &DriverChoice::NAMES);
+    chosen(text, "driver", written, names, overrides.driver)
+}
+
+fn tls_records(
+    text: &Text<'_>,
+    table: &ServerTable,
+    overrides: &Overrides,
+) -> Result<TlsRecords, ConfigError> {
+    let (written, names) = (table.tls_records.as_ref(), &TlsRecords::NAMES);
+    chosen(text, "tls_records", written, names, overrides.tls_records)
+}
+
+/// A name of a few, of the command line or of the file.
+fn chosen<T: FromStr + Default>(
+    text: &Text<'_>,
+    key: &str,
+    written: Option<&Spanned<String>>,
+    names: &[&str],
+    wins: Option<T>,
+) -> Result<T, ConfigError> {
+    let read = |name: &Spanned<String>| {
+        name.get_ref().parse().map_err(|_| {
+            let names: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
+            let sentence = format!(
+                "{key} = \"{}\" must be {}",
+                name.get_ref(),
+                names.join(" or ")
+            );
+            text.error(name.span(), sentence)
+        })
+    };
+    let written = written.map(read).transpose()?;
+    Ok(wins.or(written).unwrap_or_default())
 }
 
 fn on_broken_service(text: &Text<'_>, table: &ServerTable) -> Result<OnBrokenService, ConfigError> {
@@ -222,7 +266,7 @@ fn log_format(text: &Text<'_>, table: &ServerTable) -> Result<LogFormat, ConfigE
         .map_err(|error: String| text.error(format.span(), error))
 }
 
-impl std::str::FromStr for LogFormat {
+impl FromStr for LogFormat {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {

@@ -33,6 +33,8 @@ pub(super) struct File {
 pub(super) struct ServerTable {
     pub(super) listen: Option<Spanned<OneOrMany>>,
     pub(super) workers: Option<Number>,
+    pub(super) driver: Option<Spanned<String>>,
+    pub(super) tls_records: Option<Spanned<String>>,
     pub(super) on_broken_service: Option<Spanned<String>>,
     pub(super) connection_weight: Option<Spanned<f64>>,
     pub(super) log: Option<Spanned<String>>,

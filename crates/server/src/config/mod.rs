@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use moonwire_lua::{Module, Protocol, Sandbox};
-use moonwire_net::{SpareBuffers, TlsVersions};
+use moonwire_net::{DriverChoice, SpareBuffers, TlsRecords, TlsVersions};
 use moonwire_proto::DeflatePolicy;
 
 pub use build::check_log_filter;
@@ -42,6 +42,8 @@ pub struct Config {
     /// Threads, each with its own driver, listeners and service instances; with 0 nobody can
     /// connect.
     pub workers: usize,
+    /// How workers ask the kernel for their sockets.
+    pub driver: DriverChoice,
     /// What to log, as `RUST_LOG` says it (`info`, `moonwire_server=debug,warn`).
     pub log: String,
     /// How log lines look.
@@ -52,6 +54,8 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// Which versions of it.
     pub tls_versions: TlsVersions,
+    /// Who seals and opens the records of TLS 1.3.
+    pub tls_records: TlsRecords,
     /// How services speak TLS with the servers that they connect to.
     pub client_tls: OutgoingTls,
     /// The bound of everything that a peer can make us keep or do.
@@ -357,6 +361,10 @@ pub struct Overrides {
     pub listen: Vec<String>,
     /// Replaces `workers`.
     pub workers: Option<usize>,
+    /// Replaces `driver`.
+    pub driver: Option<DriverChoice>,
+    /// Replaces `tls_records`.
+    pub tls_records: Option<TlsRecords>,
     /// Adds the service NAME at /NAME from a folder, or replaces the folder of that service.
     pub apps: Vec<(String, PathBuf)>,
     /// Replaces `[tls]` by a self-signed certificate.

@@ -1,5 +1,7 @@
 //! The ends of connections, and of the worker.
 
+use std::time::Duration;
+
 use moonwire_lua::{Effects, Handler};
 use moonwire_net::{Driver, Session, SessionError, SocketId};
 use moonwire_proto::{CloseCode, RequestError};
@@ -165,7 +167,8 @@ impl<D: Driver> Worker<D> {
         for listener in self.listeners.drain(..) {
             self.driver.stop_listening(listener);
         }
-        let until = self.driver.now() + self.desk.shared.limits.drain_timeout;
+        let patience = self.desk.shared.limits.drain_timeout.max(LAST_WRITE);
+        let until = self.driver.now() + patience;
         self.phase = Phase::Draining { until };
         for socket in self.desk.connections.sockets() {
             let Some(connection) = self.desk.connections.of_socket(socket) else {
@@ -255,3 +258,6 @@ fn failure(error: &SessionError) -> Failure {
         | SessionError::Transport(_) => Failure::Lost,
     }
 }
+
+/// What everybody is told last is written by the next call of a driver that collects its writes.
+const LAST_WRITE: Duration = Duration::from_millis(1);

@@ -19,6 +19,10 @@ fn the_documented_defaults_are_the_defaults() {
         (documented.log, documented.log_format),
         (defaults.log, defaults.log_format)
     );
+    assert_eq!(
+        (documented.driver, documented.tls_records),
+        (defaults.driver, defaults.tls_records)
+    );
     let targets = |config: &[Service]| config.iter().map(|s| s.target.clone()).collect::<Vec<_>>();
     assert_eq!(targets(&documented.services), targets(&defaults.services));
     // With every comment in front of a key taken away it is still understood.
@@ -285,6 +289,14 @@ fn values_are_checked() {
     wrong(
         "[server]\nlog_format = 'json'\n[services.echo]\ntarget = '/echo'\n",
         "moonwire.toml:2: the log format",
+    );
+    wrong(
+        "[server]\ndriver = 'iouring'\n[services.echo]\ntarget = '/echo'\n",
+        "moonwire.toml:2: driver = \"iouring\" must be \"auto\" or \"epoll\" or \"io_uring\"",
+    );
+    wrong(
+        "[server]\ntls_records = 'openssl'\n[services.echo]\ntarget = '/echo'\n",
+        "moonwire.toml:2: tls_records = \"openssl\" must be \"own\" or \"rustls\"",
     );
     wrong(
         "[tls]\ncert = 'c.pem'\n[services.echo]\ntarget = '/echo'\n",

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use moonwire_server::{Config, ConfigError, Overrides, Server, Stopper};
+use moonwire_server::{Config, ConfigError, DriverChoice, Overrides, Server, Stopper, TlsRecords};
 use tempfile::TempDir;
 
 use crate::client::Client;
@@ -38,8 +38,13 @@ impl Folder {
     }
 
     pub(crate) fn load(&self) -> Result<Config, ConfigError> {
+        let named = std::env::var("MOONWIRE_DRIVER").ok();
+        let driver = named.map(|name| name.parse().unwrap());
         let overrides = Overrides {
             listen: vec!["127.0.0.1:0".to_owned()],
+            driver,
+            // What is new is tried together.
+            tls_records: (driver == Some(DriverChoice::IoUring)).then_some(TlsRecords::Own),
             ..Overrides::default()
         };
         Config::load(&self.folder.path().join("moonwire.toml"), &overrides)

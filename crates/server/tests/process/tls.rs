@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use moonwire_server::{Config, Overrides, Server};
+use moonwire_server::Server;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -21,12 +21,7 @@ fn tls_connections_change_hands_too() {
         "[server]\nworkers = 2\n[tls]\ndev = true\n[services.echo]\ntarget = '/echo'\n\
          instances = 1\n",
     );
-    let overrides = Overrides {
-        listen: vec!["127.0.0.1:0".to_owned()],
-        ..Overrides::default()
-    };
-    let config = Config::load(&folder.path().join("moonwire.toml"), &overrides).unwrap();
-    let server = Server::start(config).unwrap();
+    let server = Server::start(folder.load().unwrap()).unwrap();
     let client_config = trusting(server.certificate().unwrap());
     for round in 0..20 {
         let mut stream = secured(server.addresses()[0], &client_config);

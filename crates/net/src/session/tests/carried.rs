@@ -4,21 +4,24 @@ use super::*;
 
 /// Echoes through a server that moves to the other loop again and again, then checks that nothing
 /// was lost, doubled or altered.
-fn carried(tls: bool) {
-    let (mut first, addr) = world();
+fn carried(on: DriverChoice, other: DriverChoice, tls: bool) {
+    let (mut first, addr) = world(on);
     // The client sends all at once.
     let write_queue_bytes_max = usize::MAX;
     first.limits = Arc::new(SessionLimits {
         write_queue_bytes_max,
         ..SessionLimits::default()
     });
-    let client_tls = ClientTls::new(&Trust::Anyone).unwrap();
+    let client_tls = ClientTls::new(&Trust::Anyone)
+        .unwrap()
+        .with_records(TlsRecords::Own);
     if tls {
-        first.server_tls = Some(ServerTls::self_signed().unwrap());
+        let server = ServerTls::self_signed().unwrap();
+        first.server_tls = Some(server.with_records(TlsRecords::Own));
     }
     let client = first.connect(addr, tls.then_some(&client_tls));
     let mut server = upgraded(&mut first, client);
-    let mut second = Loop::new(EpollDriver::new().unwrap());
+    let mut second = Loop::new(SystemDriver::new(other).unwrap());
     let mut sent = Vec::new();
     for round in 0..20u32 {
         // Large enough that sends are in flight and records cut in two when it moves.
@@ -62,19 +65,20 @@ fn carried(tls: bool) {
     );
 }
 
-#[test]
-fn a_plain_session_moves_mid_traffic_and_loses_nothing() {
-    carried(false);
+fn a_plain_session_moves_mid_traffic_and_loses_nothing(on: DriverChoice) {
+    carried(on, on, false);
 }
 
-#[test]
-fn a_tls_session_moves_mid_traffic_and_loses_nothing() {
-    carried(true);
+fn a_tls_session_moves_mid_traffic_and_loses_nothing(on: DriverChoice) {
+    carried(on, on, true);
 }
 
-#[test]
-fn an_unanswered_request_moves_with_what_followed_it() {
-    let (mut first, addr) = world();
+fn a_session_moves_from_one_driver_to_the_other(on: DriverChoice) {
+    carried(on, DriverChoice::Epoll, false);
+}
+
+fn an_unanswered_request_moves_with_what_followed_it(on: DriverChoice) {
+    let (mut first, addr) = world(on);
     first.answer = Answer::Later;
     let client = first.connect(addr, None);
     run_until(&mut first, "the request", |first| {
@@ -93,20 +97,30 @@ fn an_unanswered_request_moves_with_what_followed_it() {
     run_until(&mut first, "the detach", |first| !first.detached.is_empty());
     let detached = first.detached.pop().unwrap();
     assert_eq!(detached.session().request().unwrap().path(), "/echo");
-    let mut second = Loop::new(EpollDriver::new().unwrap());
+    let mut second = Loop::new(SystemDriver::new(on).unwrap());
     let server = second.attach(detached);
     second.accept(server);
-    second.turn(Some(Time::default()));
-    upgraded(&mut first, client);
+    run_until(&mut first, "the upgrade", |first| {
+        second.turn(Some(Time::default()));
+        first.sessions.get(&client).is_some_and(Session::is_open)
+    });
     first
         .session(client)
         .send(Opcode::Text, b"over there")
         .unwrap();
-    first.turn(Some(Time::default()));
     run_until(&mut second, "the message", |second| {
+        first.turn(Some(Time::default()));
         !second.messages(server).is_empty()
     });
     run_until(&mut first, "the echo", |first| {
+        second.turn(Some(Time::default()));
         first.messages(client) == [b"over there"]
     });
+}
+
+on_each_driver! {
+    a_plain_session_moves_mid_traffic_and_loses_nothing,
+    a_tls_session_moves_mid_traffic_and_loses_nothing,
+    a_session_moves_from_one_driver_to_the_other,
+    an_unanswered_request_moves_with_what_followed_it,
 }

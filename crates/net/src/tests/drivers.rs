@@ -1,19 +1,23 @@
+//! What every driver of the real world must do, over real sockets of the loopback interface.
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
 
-use super::*;
-use crate::listen_socket;
+use crate::driver::{Completion, ConnectTarget, Driver, ListenerId, SocketId, Submission};
+use crate::tests::on_each_driver;
+use crate::{DriverChoice, SystemDriver, Time, listen_socket};
 
 /// A driver with one connection, whose other end is a blocking socket.
 struct World {
-    driver: EpollDriver,
+    driver: SystemDriver,
     socket: SocketId,
     peer: TcpStream,
     addr: SocketAddr,
 }
 
-fn world() -> World {
-    let mut driver = EpollDriver::new().unwrap();
+fn world(on: DriverChoice) -> World {
+    let mut driver = SystemDriver::new(on).unwrap();
     let listener = listen_socket(([127, 0, 0, 1], 0).into(), false, 16).unwrap();
     let addr = listener.local_addr().unwrap();
     driver.listen(listener.into()).unwrap();
@@ -26,7 +30,7 @@ fn world() -> World {
     }
 }
 
-fn pair(driver: &mut EpollDriver, addr: SocketAddr) -> (SocketId, TcpStream) {
+fn pair(driver: &mut SystemDriver, addr: SocketAddr) -> (SocketId, TcpStream) {
     let stream = TcpStream::connect(addr).unwrap();
     let Completion::Accepted { socket, peer, .. } = next(driver) else {
         panic!("no connection")
@@ -39,7 +43,7 @@ fn pair(driver: &mut EpollDriver, addr: SocketAddr) -> (SocketId, TcpStream) {
 }
 
 /// The next completion; waits for it, at most ten seconds.
-fn next(driver: &mut EpollDriver) -> Completion {
+fn next(driver: &mut SystemDriver) -> Completion {
     let give_up = driver.now() + Duration::from_secs(10);
     loop {
         if let Some(completion) = driver.next() {
@@ -51,7 +55,7 @@ fn next(driver: &mut EpollDriver) -> Completion {
 }
 
 /// Everything of one turn that only looks; buffers are given back.
-fn look(driver: &mut EpollDriver) -> Vec<String> {
+fn look(driver: &mut SystemDriver) -> Vec<String> {
     driver.wait(Some(Time::default())).unwrap();
     let mut seen = Vec::new();
     while let Some(completion) = driver.next() {
@@ -63,8 +67,28 @@ fn look(driver: &mut EpollDriver) -> Vec<String> {
     seen
 }
 
+/// Sends and waits until the kernel has it; the buffer.
+fn send(driver: &mut SystemDriver, socket: SocketId, bytes: &[u8]) -> Vec<u8> {
+    match driver.send(socket, bytes.to_vec()) {
+        Submission::Done(buffer) => buffer,
+        Submission::InFlight => {
+            let completion = next(driver);
+            let Completion::Sent {
+                socket: of,
+                buffer,
+                result: Ok(()),
+            } = completion
+            else {
+                panic!("{completion:?}")
+            };
+            assert_eq!(of, socket);
+            buffer
+        }
+    }
+}
+
 /// Receives `length` bytes of `socket`.
-fn receive(driver: &mut EpollDriver, socket: SocketId, length: usize) -> Vec<u8> {
+fn receive(driver: &mut SystemDriver, socket: SocketId, length: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while bytes.len() < length {
         let completion = next(driver);
@@ -78,36 +102,46 @@ fn receive(driver: &mut EpollDriver, socket: SocketId, length: usize) -> Vec<u8>
     bytes
 }
 
-#[test]
-fn bytes_go_both_ways_and_accepted_sockets_do_not_delay() {
+fn bytes_go_both_ways_and_accepted_sockets_do_not_delay(on: DriverChoice) {
     let World {
         mut driver,
         socket,
         mut peer,
         ..
-    } = world();
-    let fd = &driver.sockets[socket.index()].fd;
-    assert!(rustix::net::sockopt::tcp_nodelay(fd).unwrap());
+    } = world(on);
     peer.write_all(b"question").unwrap();
     assert_eq!(receive(&mut driver, socket, 8), b"question");
-    let Submission::Done(buffer) = driver.send(socket, b"answer".to_vec()) else {
-        panic!("a short write")
-    };
+    let buffer = send(&mut driver, socket, b"answer");
     assert!(buffer.is_empty() && buffer.capacity() >= 6);
     let mut answer = [0; 6];
     peer.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"answer");
     assert_eq!(look(&mut driver), [""; 0]);
+    driver.detach(socket);
+    let Completion::Detached { transport, .. } = next(&mut driver) else {
+        panic!("not detached")
+    };
+    assert!(rustix::net::sockopt::tcp_nodelay(transport.into_fd().unwrap()).unwrap());
 }
 
-#[test]
-fn a_large_send_is_finished_by_the_driver() {
+/// What fits into the buffers of the kernel is as good as sent.
+fn a_small_send_right_before_a_close_arrives(on: DriverChoice) {
+    let mut world = world(on);
+    let _ = world.driver.send(world.socket, b"last words".to_vec());
+    world.driver.close(world.socket);
+    assert_eq!(look(&mut world.driver), [""; 0]);
+    let mut words = String::new();
+    world.peer.read_to_string(&mut words).unwrap();
+    assert_eq!(words, "last words");
+}
+
+fn a_large_send_is_finished_by_the_driver(on: DriverChoice) {
     let World {
         mut driver,
         socket,
         mut peer,
         ..
-    } = world();
+    } = world(on);
     let bytes: Vec<u8> = (0..20_000_000u32).map(|i| (i % 251) as u8).collect();
     assert!(matches!(
         driver.send(socket, bytes.clone()),
@@ -131,9 +165,8 @@ fn a_large_send_is_finished_by_the_driver() {
     assert!(reader.join().unwrap() == bytes);
 }
 
-#[test]
-fn what_the_peer_has_not_taken_is_known_to_the_byte_it_acknowledged() {
-    let mut world = world();
+fn what_the_peer_has_not_taken_is_known_to_the_byte_it_acknowledged(on: DriverChoice) {
+    let mut world = world(on);
     let length = 16 * 1024 * 1024;
     assert!(matches!(
         world.driver.send(world.socket, vec![7; length]),
@@ -157,14 +190,15 @@ fn what_the_peer_has_not_taken_is_known_to_the_byte_it_acknowledged() {
     assert_eq!(world.driver.untaken_bytes(world.socket), 0);
 }
 
-#[test]
-fn one_receive_per_socket_and_turn() {
+fn no_socket_takes_a_whole_turn_for_itself(on: DriverChoice) {
     let World {
         mut driver,
         socket,
         mut peer,
         addr,
-    } = world();
+    } = world(on);
+    // io_uring may find the end of one buffer, go on in the next one, and come back once.
+    let receives_max = if driver.name() == "epoll" { 1 } else { 4 };
     let (other, mut other_peer) = pair(&mut driver, addr);
     let flood = std::thread::spawn(move || peer.write_all(&vec![1; 3_000_000]).map(|()| peer));
     other_peer.write_all(b"me too").unwrap();
@@ -179,33 +213,27 @@ fn one_receive_per_socket_and_turn() {
             driver.recycle(buffer);
         }
         heard |= turn.contains(&other);
-        assert!(
-            turn.iter().filter(|of| **of == socket).count() <= 1,
-            "{turn:?}"
-        );
+        let of_one = turn.iter().filter(|of| **of == socket).count();
+        assert!(of_one <= receives_max, "{turn:?}");
     }
     assert!(heard);
     drop(flood.join().unwrap());
 }
 
-#[test]
-fn the_end_of_the_stream_comes_after_its_bytes_and_once() {
+fn the_end_of_the_stream_comes_after_its_bytes_and_once(on: DriverChoice) {
     let World {
         mut driver,
         socket,
         mut peer,
         ..
-    } = world();
+    } = world(on);
     peer.write_all(b"last words").unwrap();
     peer.shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(receive(&mut driver, socket, 10), b"last words");
     assert!(matches!(next(&mut driver), Completion::EndOfStream { socket: of } if of == socket));
     assert_eq!(look(&mut driver), [""; 0]);
     // Half closed: this end may still speak.
-    assert!(matches!(
-        driver.send(socket, b"answer".to_vec()),
-        Submission::Done(_)
-    ));
+    send(&mut driver, socket, b"answer");
     driver.shutdown(socket);
     let mut answer = String::new();
     peer.read_to_string(&mut answer).unwrap();
@@ -214,15 +242,15 @@ fn the_end_of_the_stream_comes_after_its_bytes_and_once() {
     assert_eq!(driver.sockets(), 0);
 }
 
-#[test]
-fn an_abort_is_a_reset_for_the_peer_and_the_reverse() {
+fn an_abort_is_a_reset_for_the_peer_and_the_reverse(on: DriverChoice) {
     let World {
         mut driver,
         socket,
         mut peer,
         addr,
-    } = world();
+    } = world(on);
     driver.abort(socket);
+    assert_eq!(look(&mut driver), [""; 0]);
     let error = peer.read(&mut [0; 8]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 
@@ -238,14 +266,13 @@ fn an_abort_is_a_reset_for_the_peer_and_the_reverse() {
     assert_eq!(look(&mut driver), [""; 0]);
 }
 
-#[test]
-fn a_reset_is_noticed_while_receiving_is_paused() {
+fn a_reset_is_noticed_while_receiving_is_paused(on: DriverChoice) {
     let World {
         mut driver,
         socket,
         peer,
         ..
-    } = world();
+    } = world(on);
     driver.pause_receive(socket);
     socket2::SockRef::from(&peer)
         .set_linger(Some(Duration::ZERO))
@@ -254,15 +281,15 @@ fn a_reset_is_noticed_while_receiving_is_paused() {
     assert!(matches!(next(&mut driver), Completion::Failed { socket: of, .. } if of == socket));
 }
 
-#[test]
-fn a_paused_socket_is_silent_and_loses_nothing() {
+fn a_paused_socket_is_silent_and_loses_nothing(on: DriverChoice) {
     let World {
         mut driver,
         socket,
         mut peer,
         ..
-    } = world();
+    } = world(on);
     driver.pause_receive(socket);
+    assert_eq!(look(&mut driver), [""; 0]);
     peer.write_all(b"wait for it").unwrap();
     for _ in 0..3 {
         assert_eq!(look(&mut driver), [""; 0]);
@@ -271,14 +298,13 @@ fn a_paused_socket_is_silent_and_loses_nothing() {
     assert_eq!(receive(&mut driver, socket, 11), b"wait for it");
 }
 
-#[test]
-fn a_stale_id_never_hits_another_connection() {
+fn a_stale_id_never_hits_another_connection(on: DriverChoice) {
     let World {
         mut driver,
         socket: stale,
         mut peer,
         addr,
-    } = world();
+    } = world(on);
     peer.write_all(b"never read").unwrap();
     driver.close(stale);
     let (socket, mut peer) = pair(&mut driver, addr);
@@ -296,20 +322,19 @@ fn a_stale_id_never_hits_another_connection() {
     assert_eq!(driver.sockets(), 1);
     peer.write_all(b"hello").unwrap();
     assert_eq!(receive(&mut driver, socket, 5), b"hello");
-    let _ = driver.send(socket, b"world".to_vec());
+    send(&mut driver, socket, b"world");
     let mut answer = [0; 5];
     peer.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"world");
 }
 
-#[test]
-fn a_completion_of_a_closed_socket_is_not_told() {
+fn a_completion_of_a_closed_socket_is_not_told(on: DriverChoice) {
     let World {
         mut driver,
         socket,
         mut peer,
         addr,
-    } = world();
+    } = world(on);
     let (other, mut other_peer) = pair(&mut driver, addr);
     peer.write_all(b"one").unwrap();
     other_peer.write_all(b"two").unwrap();
@@ -327,14 +352,13 @@ fn a_completion_of_a_closed_socket_is_not_told() {
     assert_eq!(look(&mut driver), [""; 0]);
 }
 
-#[test]
-fn a_connection_detaches_with_what_is_unsent_and_goes_on_elsewhere() {
+fn a_connection_detaches_with_what_is_unsent_and_goes_on_elsewhere(on: DriverChoice) {
     let World {
         mut driver,
         socket,
         mut peer,
         ..
-    } = world();
+    } = world(on);
     let bytes: Vec<u8> = (0..10_000_000u32).map(|i| (i % 251) as u8).collect();
     assert!(matches!(
         driver.send(socket, bytes.clone()),
@@ -342,11 +366,20 @@ fn a_connection_detaches_with_what_is_unsent_and_goes_on_elsewhere() {
     ));
     peer.write_all(b"still here").unwrap();
     driver.detach(socket);
-    let Completion::Detached {
-        transport, unsent, ..
-    } = next(&mut driver)
-    else {
-        panic!("not detached")
+    let mut received = Vec::new();
+    let (transport, unsent) = loop {
+        let completion = next(&mut driver);
+        if let Completion::Received { buffer, .. } = completion {
+            received.extend_from_slice(&buffer);
+            driver.recycle(buffer);
+        } else if let Completion::Detached {
+            transport, unsent, ..
+        } = completion
+        {
+            break (transport, unsent);
+        } else {
+            panic!("{completion:?}");
+        }
     };
     assert_eq!(driver.sockets(), 0);
     assert!(!unsent.is_empty() && bytes.ends_with(&unsent));
@@ -355,10 +388,12 @@ fn a_connection_detaches_with_what_is_unsent_and_goes_on_elsewhere() {
         peer.read_exact(&mut received).unwrap();
         (received, peer)
     });
-    let mut other = EpollDriver::new().unwrap();
+    let mut other = SystemDriver::new(on).unwrap();
     let socket = other.attach(transport).unwrap();
     let _ = other.send(socket, unsent);
-    assert_eq!(receive(&mut other, socket, 10), b"still here");
+    let missing = 10 - received.len();
+    received.extend(receive(&mut other, socket, missing));
+    assert_eq!(received, b"still here");
     while !reader.is_finished() {
         other
             .wait(Some(other.now() + Duration::from_millis(1)))
@@ -368,11 +403,10 @@ fn a_connection_detaches_with_what_is_unsent_and_goes_on_elsewhere() {
     assert!(reader.join().unwrap().0 == bytes);
 }
 
-#[test]
-fn a_connect_ends_well_or_badly_and_can_choose_its_address() {
+fn a_connect_ends_well_or_badly_and_can_choose_its_address(on: DriverChoice) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let remote = listener.local_addr().unwrap();
-    let mut driver = EpollDriver::new().unwrap();
+    let mut driver = SystemDriver::new(on).unwrap();
     let source: IpAddr = [127, 0, 0, 9].into();
     let target = ConnectTarget {
         remote,
@@ -401,9 +435,8 @@ fn a_connect_ends_well_or_badly_and_can_choose_its_address() {
     driver.close(socket);
 }
 
-#[test]
-fn another_thread_can_wake_it() {
-    let mut driver = EpollDriver::new().unwrap();
+fn another_thread_can_wake_it(on: DriverChoice) {
+    let mut driver = SystemDriver::new(on).unwrap();
     let waker = driver.waker();
     for _ in 0..3 {
         let waker = waker.clone();
@@ -414,9 +447,8 @@ fn another_thread_can_wake_it() {
     }
 }
 
-#[test]
-fn a_wait_ends_neither_early_nor_a_millisecond_late() {
-    let mut driver = EpollDriver::new().unwrap();
+fn a_wait_ends_neither_early_nor_a_millisecond_late(on: DriverChoice) {
+    let mut driver = SystemDriver::new(on).unwrap();
     let mut lateness: Vec<Duration> = (0..50)
         .map(|_| {
             let until = driver.now() + Duration::from_micros(300);
@@ -431,11 +463,10 @@ fn a_wait_ends_neither_early_nor_a_millisecond_late() {
     assert!(lateness[0] < Duration::from_micros(500), "{lateness:?}");
 }
 
-#[test]
-fn a_listener_can_be_stopped() {
+fn a_listener_can_be_stopped(on: DriverChoice) {
     let World {
         mut driver, addr, ..
-    } = world();
+    } = world(on);
     let id = ListenerId(0);
     driver.stop_listening(id);
     assert_eq!(
@@ -445,15 +476,8 @@ fn a_listener_can_be_stopped() {
     driver.stop_listening(id);
 }
 
-#[test]
-fn a_socket_is_small() {
-    println!("size_of Socket of the driver: {} B", size_of::<Socket>());
-    assert!(size_of::<Socket>() <= 24);
-}
-
-#[test]
-fn a_listener_that_is_paused_leaves_connections_in_their_queue() {
-    let mut world = world();
+fn a_listener_that_is_paused_leaves_connections_in_their_queue(on: DriverChoice) {
+    let mut world = world(on);
     let listener = ListenerId(0);
     world.driver.pause_accept(listener);
     let waiting = TcpStream::connect(world.addr).unwrap();
@@ -465,9 +489,8 @@ fn a_listener_that_is_paused_leaves_connections_in_their_queue() {
     assert_eq!(peer, waiting.local_addr().unwrap());
 }
 
-#[test]
-fn a_pause_takes_effect_in_the_middle_of_a_turn() {
-    let mut world = world();
+fn a_pause_takes_effect_in_the_middle_of_a_turn(on: DriverChoice) {
+    let mut world = world(on);
     let _waiting: Vec<_> = (0..3)
         .map(|_| TcpStream::connect(world.addr).unwrap())
         .collect();
@@ -479,4 +502,25 @@ fn a_pause_takes_effect_in_the_middle_of_a_turn() {
     assert_eq!(look(&mut world.driver), [""; 0]);
     world.driver.resume_accept(ListenerId(0));
     assert_eq!(look(&mut world.driver).len(), 2);
+}
+
+on_each_driver! {
+    bytes_go_both_ways_and_accepted_sockets_do_not_delay,
+    a_small_send_right_before_a_close_arrives,
+    a_large_send_is_finished_by_the_driver,
+    what_the_peer_has_not_taken_is_known_to_the_byte_it_acknowledged,
+    no_socket_takes_a_whole_turn_for_itself,
+    the_end_of_the_stream_comes_after_its_bytes_and_once,
+    an_abort_is_a_reset_for_the_peer_and_the_reverse,
+    a_reset_is_noticed_while_receiving_is_paused,
+    a_paused_socket_is_silent_and_loses_nothing,
+    a_stale_id_never_hits_another_connection,
+    a_completion_of_a_closed_socket_is_not_told,
+    a_connection_detaches_with_what_is_unsent_and_goes_on_elsewhere,
+    a_connect_ends_well_or_badly_and_can_choose_its_address,
+    another_thread_can_wake_it,
+    a_wait_ends_neither_early_nor_a_millisecond_late,
+    a_listener_can_be_stopped,
+    a_listener_that_is_paused_leaves_connections_in_their_queue,
+    a_pause_takes_effect_in_the_middle_of_a_turn,
 }

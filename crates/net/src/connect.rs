@@ -10,7 +10,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::driver::ConnectTarget;
 
 /// Starts a connect. The result is there at once for some local addresses, otherwise None.
-pub(super) fn start(target: &ConnectTarget) -> io::Result<(OwnedFd, Option<io::Result<()>>)> {
+pub(crate) fn connect(target: &ConnectTarget) -> io::Result<(OwnedFd, Option<io::Result<()>>)> {
     let kind = Type::STREAM.nonblocking().cloexec();
     let socket = Socket::new(
         Domain::for_address(target.remote),

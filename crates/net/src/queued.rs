@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use rustix::ioctl::{Getter, Opcode, ioctl};
 
 /// Bytes that were written and that the peer's host has not acknowledged.
-pub(super) fn unacknowledged_bytes(fd: &OwnedFd) -> usize {
+pub(crate) fn unacknowledged_bytes(fd: &OwnedFd) -> usize {
     // SAFETY: for a socket this opcode (the same number as TIOCOUTQ, tcp(7)) stores one int.
     let queued = unsafe { ioctl(fd, Getter::<SIOCOUTQ, libc::c_int>::new()) };
     // A socket that is dead already has nothing that anyone waits for.

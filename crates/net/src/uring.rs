@@ -1,0 +1,461 @@
+//! The driver over io_uring: one ring per thread, and one call to the kernel per turn.
+//!
+//! A receive is begun once for each socket and goes on by itself; what comes is put into a few
+//! buffers that all sockets share. Sends are queued by the turn and go with its one call, which
+//! also waits for what comes next. The ring belongs to its thread, and the kernel does its part
+//! only inside of that call (SINGLE_ISSUER, DEFER_TASKRUN), so nothing comes in the way of a turn.
+//!
+//! Connections are accepted by a call for each, once the ring says that there are some: a ring
+//! that accepts by itself gives no addresses, which would take a call as well, and knows no bound.
+
+mod accept;
+mod answers;
+mod provided;
+mod ring;
+mod socket;
+mod token;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::num::NonZeroU64;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+use slab::Slab;
+
+use crate::buffer::{BufferPool, ReceiveBuffer, Storage};
+use crate::connect::connect;
+use crate::driver::{
+    Completion, ConnectTarget, Driver, ListenerId, SocketId, Submission, Transport, Waker,
+    WakerKind,
+};
+use crate::time::Time;
+use accept::Listener;
+use ring::Ring;
+use socket::{Flags, Socket};
+use token::{PLACE_MAX, Token};
+
+pub(crate) use provided::Provided;
+
+/// The driver for Linux 6.12 and newer, where io_uring may be used.
+///
+/// It belongs to the thread that makes it: making it also sets that thread's timer slack, because
+/// the default of 50 us would be added to every wait.
+pub struct UringDriver {
+    ring: Ring,
+    /// Written by wakers. Polled edge triggered, so it is never read.
+    event: Arc<OwnedFd>,
+    sockets: Slab<Socket>,
+    listeners: Slab<Listener>,
+    /// The generation of the last socket added.
+    generation: u32,
+    /// Listeners that have connections waiting, with what each may still accept in this turn.
+    accepting: Vec<(ListenerId, usize)>,
+    /// What happened and was not told yet. At most a few per call, `next` empties it first.
+    completions: VecDeque<Completion>,
+    /// Sockets for whose bytes there was no buffer; received from again by the next turn.
+    starved: Vec<SocketId>,
+    /// Sockets whose end is told with the next turn.
+    ended: Vec<SocketId>,
+    /// What was not sent of sockets that are being detached.
+    unsent: Vec<(SocketId, Vec<u8>)>,
+    /// Closed by the next turn: the ring may hold submissions that name them, and the numbers of
+    /// closed descriptors are given to the next ones.
+    closing: Vec<OwnedFd>,
+}
+
+impl UringDriver {
+    /// Makes the ring and its waker. The error tells whether the kernel is too old (EINVAL, ENOSYS)
+    /// or does not allow it (EPERM).
+    pub fn new() -> io::Result<Self> {
+        let mut ring = Ring::new()?;
+        let event = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        ring.poll_always(&event, POLL_IN, Token::Wake);
+        // Without the right to set it, waits are up to 50 us late; that is no reason to fail.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        Ok(Self {
+            ring,
+            event,
+            sockets: Slab::new(),
+            listeners: Slab::new(),
+            generation: 0,
+            accepting: Vec::new(),
+            completions: VecDeque::new(),
+            starved: Vec::new(),
+            ended: Vec::new(),
+            unsent: Vec::new(),
+            closing: Vec::new(),
+        })
+    }
+
+    /// How many sockets it holds, listeners not counted.
+    pub fn sockets(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// How many submissions its ring takes at once.
+    pub fn submissions(&self) -> u32 {
+        self.ring.submissions()
+    }
+
+    fn add(&mut self, fd: OwnedFd, flags: Flags) -> io::Result<SocketId> {
+        self.generation = self.generation.wrapping_add(1).max(1);
+        let entry = self.sockets.vacant_entry();
+        let index = u32::try_from(entry.key())
+            .ok()
+            .filter(|index| *index <= PLACE_MAX)
+            .ok_or(io::ErrorKind::OutOfMemory)?;
+        let id = SocketId {
+            index,
+            generation: self.generation,
+        };
+        entry.insert(Socket::new(fd, self.generation, flags));
+        self.receive(id);
+        Ok(id)
+    }
+
+    fn socket(&mut self, id: SocketId) -> Option<&mut Socket> {
+        self.sockets
+            .get_mut(id.index as usize)
+            .filter(|socket| socket.generation == id.generation)
+    }
+
+    /// Begins to receive, if there is nothing against it.
+    fn receive(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.get_mut(id.index as usize) else {
+            return;
+        };
+        if socket.generation == id.generation && socket.wants_receive() {
+            socket.flags.set(Flags::RECEIVING);
+            self.ring.receive(&socket.fd, Token::Receive(id));
+        }
+    }
+
+    /// Ends what the kernel does with the socket, and takes it out of the table.
+    fn remove(&mut self, id: SocketId) -> Option<Socket> {
+        self.cancel_all(id);
+        self.socket(id)?;
+        Some(self.sockets.remove(id.index as usize))
+    }
+
+    fn cancel_all(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.get_mut(id.index as usize) else {
+            return;
+        };
+        if socket.generation != id.generation {
+            return;
+        }
+        if socket.flags.has(Flags::RECEIVING) && !socket.flags.has(Flags::CANCELLING) {
+            socket.flags.set(Flags::CANCELLING);
+            self.ring.cancel(Token::Receive(id));
+        }
+        if socket.flags.has(Flags::CONNECTING) {
+            self.ring.cancel(Token::Connect(id));
+        }
+        if socket.flags.has(Flags::WATCHED) {
+            self.ring.cancel(Token::Watch(id));
+        }
+        if let Some(place) = socket.send() {
+            self.ring.cancel(Token::Send(place));
+        }
+    }
+
+    /// Lets go of a socket that is being detached, as soon as the kernel has.
+    fn finish_detach(&mut self, id: SocketId) {
+        let is_over = |socket: &mut Socket| socket.flags.has(Flags::DETACHING) && socket.is_quiet();
+        if !self.socket(id).is_some_and(is_over) {
+            return;
+        }
+        let Socket { fd, .. } = self.sockets.remove(id.index as usize);
+        let unsent = self.unsent.iter().position(|(of, _)| *of == id);
+        let unsent = unsent.map(|place| self.unsent.swap_remove(place).1);
+        self.completions.push_back(Completion::Detached {
+            socket: id,
+            transport: fd.into(),
+            unsent: unsent.unwrap_or_default(),
+        });
+    }
+
+    /// Whether the completion may still be told: the caller may have closed its socket since.
+    fn is_current(&mut self, completion: &Completion) -> bool {
+        match completion {
+            Completion::Connected { socket, .. }
+            | Completion::Received { socket, .. }
+            | Completion::EndOfStream { socket }
+            | Completion::Failed { socket, .. }
+            | Completion::Sent { socket, .. } => self.socket(*socket).is_some(),
+            Completion::Accepted { .. }
+            | Completion::AcceptFailed { .. }
+            | Completion::Detached { .. }
+            | Completion::Woken => true,
+        }
+    }
+
+    /// How long to sleep; None is without end.
+    fn timeout(&self, until: Option<Time>) -> Option<Duration> {
+        let is_idle = self.completions.is_empty() && self.accepting.is_empty();
+        if !is_idle || !self.closing.is_empty() || !self.ended.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let resume = self
+            .listeners
+            .iter()
+            .filter_map(|(_, listener)| listener.paused_until)
+            .min();
+        let until = until.into_iter().chain(resume).min()?;
+        Some(until - self.now())
+    }
+}
+
+impl Driver for UringDriver {
+    fn now(&self) -> Time {
+        Time::monotonic()
+    }
+
+    fn listen(&mut self, listener: Transport) -> io::Result<ListenerId> {
+        let fd = listener.descriptor()?;
+        self.add_listener(fd)
+    }
+
+    fn pause_accept(&mut self, listener: ListenerId) {
+        self.hold_listener(listener, true);
+    }
+
+    fn resume_accept(&mut self, listener: ListenerId) {
+        self.hold_listener(listener, false);
+    }
+
+    fn stop_listening(&mut self, listener: ListenerId) {
+        self.remove_listener(listener);
+    }
+
+    fn connect(&mut self, target: &ConnectTarget) -> io::Result<SocketId> {
+        let (fd, result) = connect(target)?;
+        let Some(result) = result else {
+            let socket = self.add(fd, Flags::CONNECTING)?;
+            if let Some(entry) = self.sockets.get(socket.index as usize) {
+                self.ring.poll(&entry.fd, POLL_OUT, Token::Connect(socket));
+            }
+            return Ok(socket);
+        };
+        // The kernel gives EAGAIN instead of waiting where a descriptor does not block.
+        rustix::io::ioctl_fionbio(&fd, false)?;
+        let flags = if result.is_ok() {
+            Flags::NONE
+        } else {
+            Flags::ENDED
+        };
+        let socket = self.add(fd, flags)?;
+        self.completions
+            .push_back(Completion::Connected { socket, result });
+        Ok(socket)
+    }
+
+    fn attach(&mut self, transport: Transport) -> io::Result<SocketId> {
+        let fd = transport.descriptor()?;
+        rustix::io::ioctl_fionbio(&fd, false)?;
+        self.add(fd, Flags::NONE)
+    }
+
+    fn detach(&mut self, socket: SocketId) {
+        if let Some(entry) = self.socket(socket) {
+            entry.flags.set(Flags::DETACHING);
+            self.cancel_all(socket);
+            self.finish_detach(socket);
+        }
+    }
+
+    fn send(&mut self, socket: SocketId, mut buffer: Vec<u8>) -> Submission {
+        let entry = self.sockets.get_mut(socket.index as usize);
+        let entry = entry.filter(|entry| entry.generation == socket.generation);
+        let Some(entry) = entry.filter(|_| !buffer.is_empty()) else {
+            buffer.clear();
+            return Submission::Done(buffer);
+        };
+        assert!(
+            entry.send().is_none(),
+            "a socket has at most one send in flight"
+        );
+        let mut sent = 0;
+        if buffer.len() >= DIRECT_SEND_BYTES {
+            match send_now(&entry.fd, &buffer) {
+                Ok(bytes) => sent = bytes,
+                Err(error) => {
+                    buffer.clear();
+                    let result = Err(error);
+                    self.completions.push_back(Completion::Sent {
+                        socket,
+                        buffer,
+                        result,
+                    });
+                    return Submission::InFlight;
+                }
+            }
+            if sent == buffer.len() {
+                buffer.clear();
+                return Submission::Done(buffer);
+            }
+        }
+        if sent == 0 && buffer.capacity() >= DIRECT_SEND_BYTES {
+            // What waits together is small: a large buffer is for large messages.
+            let small = buffer.as_slice().to_vec();
+            BufferPool::give(std::mem::replace(&mut buffer, small));
+        }
+        let place = self.ring.send(&entry.fd, socket, buffer, sent);
+        entry.set_send(Some(place));
+        Submission::InFlight
+    }
+
+    fn untaken_bytes(&self, socket: SocketId) -> usize {
+        let entry = self.sockets.get(socket.index as usize);
+        entry
+            .filter(|entry| entry.generation == socket.generation)
+            .map_or(0, |entry| {
+                let unsent = entry
+                    .send()
+                    .map_or(0, |place| self.ring.unsent_bytes(place));
+                unsent + entry.unacknowledged_bytes()
+            })
+    }
+
+    fn pause_receive(&mut self, socket: SocketId) {
+        let Some(entry) = self.socket(socket) else {
+            return;
+        };
+        entry.flags.set(Flags::PAUSED);
+        if entry.flags.has(Flags::RECEIVING) {
+            if !entry.flags.has(Flags::CANCELLING) {
+                entry.flags.set(Flags::CANCELLING);
+                self.ring.cancel(Token::Receive(socket));
+            }
+        } else {
+            self.watch(socket);
+        }
+    }
+
+    fn resume_receive(&mut self, socket: SocketId) {
+        let Some(entry) = self.socket(socket) else {
+            return;
+        };
+        entry.flags.clear(Flags::PAUSED);
+        if entry.flags.has(Flags::WATCHED) {
+            self.ring.cancel(Token::Watch(socket));
+        } else {
+            self.receive(socket);
+        }
+    }
+
+    fn shutdown(&mut self, socket: SocketId) {
+        if let Some(socket) = self.socket(socket) {
+            // It fails only when the connection is gone already, which is told otherwise.
+            let _ = rustix::net::shutdown(&socket.fd, rustix::net::Shutdown::Write);
+        }
+    }
+
+    fn close(&mut self, socket: SocketId) {
+        if let Some(Socket { fd, .. }) = self.remove(socket) {
+            self.closing.push(fd);
+        }
+    }
+
+    fn abort(&mut self, socket: SocketId) {
+        if let Some(Socket { fd, .. }) = self.remove(socket) {
+            // Where it fails the connection is gone, and a plain close is as good.
+            let _ = rustix::net::sockopt::set_socket_linger(&fd, Some(Duration::ZERO));
+            self.closing.push(fd);
+        }
+    }
+
+    fn wait(&mut self, until: Option<Time>) -> io::Result<()> {
+        for id in std::mem::take(&mut self.starved) {
+            if let Some(socket) = self.socket(id) {
+                socket.flags.clear(Flags::STARVED);
+                self.receive(id);
+            }
+        }
+        self.resume_listeners();
+        let timeout = self.timeout(until);
+        let result = self.ring.enter(timeout);
+        self.closing.clear();
+        let ended = self.ended.drain(..);
+        self.completions
+            .extend(ended.map(|socket| Completion::EndOfStream { socket }));
+        result
+    }
+
+    fn next(&mut self) -> Option<Completion> {
+        loop {
+            while let Some(completion) = self.completions.pop_front() {
+                if self.is_current(&completion) {
+                    return Some(completion);
+                }
+                if let Completion::Received { buffer, .. } = completion {
+                    self.recycle(buffer);
+                }
+            }
+            if let Some(answer) = self.ring.next() {
+                let completion = self.answer(answer);
+                if completion.is_some() {
+                    return completion;
+                }
+            } else if !self.accept_next() {
+                return None;
+            }
+        }
+    }
+
+    fn recycle(&mut self, buffer: ReceiveBuffer) {
+        if let Storage::Provided(part) = buffer.storage {
+            self.ring.give_back(part);
+        }
+    }
+
+    fn waker(&self) -> Waker {
+        Waker {
+            kind: WakerKind::Event(Arc::clone(&self.event)),
+        }
+    }
+}
+
+impl fmt::Debug for UringDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UringDriver")
+            .field("sockets", &self.sockets.len())
+            .field("listeners", &self.listeners.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Writes what the kernel takes without waiting.
+fn send_now(fd: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
+    let mut sent = 0;
+    while let Some(rest) = bytes.get(sent..).filter(|rest| !rest.is_empty()) {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        match rustix::net::send(fd, rest, flags) {
+            Ok(bytes) => sent += bytes,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(sent)
+}
+
+/// From here on a send is tried at once: beside copying so much a call of its own is nothing, the
+/// bytes are still in the cache, and a queue that is bound by its length empties into the buffers
+/// of the kernel while it fills.
+const DIRECT_SEND_BYTES: usize = 32 * 1024;
+
+/// There is something to read, or somebody to accept.
+const POLL_IN: u32 = libc::POLLIN as u32;
+
+/// There is room to write, or a connect is over.
+const POLL_OUT: u32 = libc::POLLOUT as u32;
+
+/// Nothing but errors and hangups, which are always told.
+const POLL_ERRORS: u32 = 0;

@@ -1,0 +1,203 @@
+//! From what the kernel answers to completions.
+
+use std::io;
+
+use super::ring::{Answer, Sent};
+use super::socket::Flags;
+use super::{POLL_ERRORS, POLL_IN, UringDriver};
+use crate::buffer::{ReceiveBuffer, Storage};
+use crate::driver::{Completion, SocketId};
+use crate::uring::token::Token;
+
+impl UringDriver {
+    /// What the answer means for the caller, if anything; there may be more in `completions`.
+    pub(super) fn answer(&mut self, answer: Answer) -> Option<Completion> {
+        match answer.token {
+            Token::Receive(socket) => self.received(socket, answer),
+            Token::Send(place) => self.sent(place, answer.result),
+            Token::Connect(socket) => self.connected(socket),
+            Token::Watch(socket) => self.watched(socket, answer.result),
+            Token::Accept(listener) => {
+                self.connections_wait(listener, answer.is_more);
+                None
+            }
+            Token::Wake => {
+                if !answer.is_more {
+                    self.ring.poll_always(&self.event, POLL_IN, Token::Wake);
+                }
+                Some(Completion::Woken)
+            }
+            Token::Cancel => None,
+        }
+    }
+
+    fn received(&mut self, socket: SocketId, answer: Answer) -> Option<Completion> {
+        let Answer {
+            result,
+            is_more,
+            received,
+            ..
+        } = answer;
+        let Some(entry) = self.socket(socket) else {
+            // The caller has closed it since.
+            if let Some(part) = received {
+                self.ring.give_back(part);
+            }
+            return None;
+        };
+        if !is_more {
+            entry.flags.clear(Flags::RECEIVING);
+            entry.flags.clear(Flags::CANCELLING);
+        }
+        let is_detaching = entry.flags.has(Flags::DETACHING);
+        let completion = match (result, received) {
+            (Ok(1..), Some(part)) => Some(Completion::Received {
+                socket,
+                buffer: ReceiveBuffer {
+                    storage: Storage::Provided(part),
+                },
+            }),
+            (Ok(_), _) => {
+                entry.flags.set(Flags::ENDED);
+                // The next owner finds it for itself.
+                if !is_detaching {
+                    self.ended.push(socket);
+                }
+                None
+            }
+            (Err(libc::ENOBUFS), _) => {
+                // Buffers are given back in this turn, so the next one is soon enough.
+                entry.flags.set(Flags::STARVED);
+                self.starved.push(socket);
+                None
+            }
+            (Err(libc::ECANCELED | libc::EINTR | libc::EAGAIN), _) => None,
+            (Err(code), _) => {
+                entry.flags.set(Flags::ENDED);
+                let error = io::Error::from_raw_os_error(code);
+                Some(Completion::Failed { socket, error })
+            }
+        };
+        if !is_more {
+            self.went_quiet(socket);
+        }
+        completion.filter(|told| matches!(told, Completion::Received { .. }) || !is_detaching)
+    }
+
+    /// The receive of a socket has ended: what now, if it was not the end of everything.
+    fn went_quiet(&mut self, socket: SocketId) {
+        let Some(entry) = self.socket(socket) else {
+            return;
+        };
+        if entry.flags.has(Flags::DETACHING) {
+            self.finish_detach(socket);
+        } else if entry.flags.has(Flags::PAUSED) {
+            self.watch(socket);
+        } else {
+            self.receive(socket);
+        }
+    }
+
+    fn sent(&mut self, place: usize, result: Result<usize, i32>) -> Option<Completion> {
+        let bytes = match result {
+            Ok(0) => Err(libc::EPIPE),
+            Err(libc::EINTR | libc::EAGAIN) => Ok(0),
+            result => result,
+        };
+        let error = match bytes.map(|bytes| self.ring.sent(place, bytes)) {
+            Ok(Sent::Whole(socket, buffer)) => {
+                self.socket(socket)?.set_send(None);
+                self.finish_detach(socket);
+                return Some(Completion::Sent {
+                    socket,
+                    buffer,
+                    result: Ok(()),
+                })
+                .filter(|_| self.socket(socket).is_some());
+            }
+            Ok(Sent::Short(socket)) => {
+                let entry = self.sockets.get(socket.index as usize);
+                let goes_on = entry.filter(|entry| {
+                    entry.generation == socket.generation && !entry.flags.has(Flags::DETACHING)
+                });
+                if let Some(entry) = goes_on {
+                    self.ring.go_on(&entry.fd, place);
+                    return None;
+                }
+                libc::ECANCELED
+            }
+            Err(code) => code,
+        };
+        let (socket, mut rest) = self.ring.end(place);
+        let entry = self.socket(socket)?;
+        entry.set_send(None);
+        if entry.flags.has(Flags::DETACHING) {
+            self.unsent.push((socket, rest));
+            self.finish_detach(socket);
+            return None;
+        }
+        rest.clear();
+        Some(Completion::Sent {
+            socket,
+            buffer: rest,
+            result: Err(io::Error::from_raw_os_error(error)),
+        })
+    }
+
+    fn connected(&mut self, socket: SocketId) -> Option<Completion> {
+        let entry = self.socket(socket)?;
+        entry.flags.clear(Flags::CONNECTING);
+        if entry.flags.has(Flags::DETACHING) {
+            self.finish_detach(socket);
+            return None;
+        }
+        let outcome = rustix::net::sockopt::socket_error(&entry.fd);
+        let result = outcome
+            .and_then(|outcome| outcome)
+            // The kernel gives EAGAIN instead of waiting where a descriptor does not block.
+            .and_then(|()| rustix::io::ioctl_fionbio(&entry.fd, false))
+            .map_err(io::Error::from);
+        if result.is_err() {
+            entry.flags.set(Flags::ENDED);
+        }
+        self.receive(socket);
+        Some(Completion::Connected { socket, result })
+    }
+
+    /// Has the kernel tell of errors of a socket that is not being received from.
+    pub(super) fn watch(&mut self, socket: SocketId) {
+        let entry = self.sockets.get_mut(socket.index as usize);
+        let Some(entry) = entry.filter(|entry| entry.generation == socket.generation) else {
+            return;
+        };
+        let told = Flags::WATCHED.union(Flags::ENDED).union(Flags::CONNECTING);
+        if !entry.flags.has(told) {
+            entry.flags.set(Flags::WATCHED);
+            self.ring.poll(&entry.fd, POLL_ERRORS, Token::Watch(socket));
+        }
+    }
+
+    fn watched(&mut self, socket: SocketId, result: Result<usize, i32>) -> Option<Completion> {
+        let entry = self.socket(socket)?;
+        entry.flags.clear(Flags::WATCHED);
+        if entry.flags.has(Flags::DETACHING) {
+            self.finish_detach(socket);
+            return None;
+        }
+        if !entry.flags.has(Flags::PAUSED) {
+            self.receive(socket);
+            return None;
+        }
+        if let Err(error) = rustix::net::sockopt::socket_error(&entry.fd).ok()? {
+            entry.flags.set(Flags::ENDED);
+            let error = error.into();
+            return Some(Completion::Failed { socket, error });
+        }
+        // It was cancelled for a receive, and that is not wanted any more. A hangup without an
+        // error is found when receiving goes on.
+        if result.is_err() {
+            self.watch(socket);
+        }
+        None
+    }
+}
