@@ -139,7 +139,7 @@ mod tests {
         assert!(text.starts_with("**bench: SUSPECT**") || text.contains("SUSPECT**"));
         assert!(text.contains("- 9 cells (SUSPECT), the first"), "{text}");
         assert!(text.contains("and 7 more"), "{text}");
-        assert!(text.contains("none has the lowest response p50"), "{text}");
+        assert!(text.contains("a has the lowest response p50"), "{text}");
         assert!(
             text.contains("| winner") || text.contains("winner |"),
             "{text}"

@@ -12,7 +12,7 @@ use crate::capacity::Capacity;
 use crate::ceiling::Ceiling;
 use crate::cell::Cell;
 use crate::environment::Environment;
-use crate::groups::{Group, clients, titled};
+use crate::groups::{Group, clients, described, titled};
 use crate::verdict::Verdict;
 
 /// A run: one load run, or a bench with a cell per combination of parameters.
@@ -191,8 +191,19 @@ impl Run {
         let is_one_load = cells
             .windows(2)
             .all(|two| two[0].parameters == two[1].parameters);
+        let is_same_but_clients = cells
+            .windows(2)
+            .all(|two| described(&two[0].parameters) == described(&two[1].parameters));
         let name = |cell: &Cell| match &cell.contest {
             Some(contest) if is_one_load => format!("{}, round {}", contest.name(), contest.round),
+            Some(contest) if is_same_but_clients => {
+                format!(
+                    "{}, {}, round {}",
+                    contest.name(),
+                    clients(cell),
+                    contest.round
+                )
+            }
             Some(_) => format!("{}, {}", clients(cell), titled(cell)),
             None if is_one_group => clients(cell),
             None => format!("{}, {}", clients(cell), titled(cell)),

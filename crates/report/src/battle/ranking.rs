@@ -18,6 +18,8 @@ pub(super) struct Ranking<'a> {
     /// The relative difference to tell.
     resolve: f64,
     places: Vec<Place<'a>>,
+    /// What there is without any of them, which is a measure for all and cannot win.
+    baseline: Option<Place<'a>>,
     /// Those that cannot be compared with others.
     unranked: Vec<(&'a str, Objection)>,
     /// Probability that an interval misses the true difference.
@@ -91,11 +93,16 @@ impl<'a> Ranking<'a> {
         // Who is best is known only afterwards, so that any two may have become a row of the table:
         // each pair is held to its part of the level.
         let pairs = places.len() * places.len().saturating_sub(1) / 2;
+        let absence = places
+            .iter()
+            .position(|place| control == Some(place.contestant) && place.contestant == ABSENCE);
+        let baseline = absence.map(|index| places.remove(index));
         Self {
             metric,
             control,
             resolve: rules.resolve,
             places,
+            baseline,
             unranked,
             alpha: ALPHA / pairs.max(1) as f64,
         }
@@ -127,6 +134,11 @@ impl<'a> Ranking<'a> {
             );
             table.row(row);
         }
+        if let Some(baseline) = &self.baseline {
+            let middle = self.metric.quantity(baseline.middle);
+            let name = baseline.contestant.to_owned();
+            table.row([name, middle, format::dash(), format::dash()]);
+        }
         for (contestant, objection) in &self.unranked {
             table.row([(*contestant).to_owned(), objection.to_string()]);
         }
@@ -138,6 +150,13 @@ impl<'a> Ranking<'a> {
         let mut unranked = self.unranked.iter();
         if let Some((_, objection)) = unranked.find(|(name, _)| *name == contestant) {
             return Some(objection.to_string());
+        }
+        if self
+            .baseline
+            .as_ref()
+            .is_some_and(|it| it.contestant == contestant)
+        {
+            return Some("control".to_owned());
         }
         let place = self.places.iter().find(|it| it.contestant == contestant)?;
         let [best, others @ ..] = self.places.as_slice() else {
@@ -154,7 +173,11 @@ impl<'a> Ranking<'a> {
             (None, true) => "winner".to_owned(),
             (None, false) => format!("behind {}", best.contestant),
             (Some(rival), _) => format!(
-                "cannot be told apart from {}{}",
+                "{} from {}{}",
+                match self.shift(place, rival) {
+                    Some(_) => "cannot be told apart",
+                    None => "has too few rounds to be told",
+                },
                 rival.contestant,
                 self.more_rounds(place, rival)
             ),
@@ -213,11 +236,18 @@ impl<'a> Ranking<'a> {
                     self.metric,
                     percent(-shift.estimate)
                 ),
-                (rival, _) => format!(
-                    "There is no winner: {name} and {} cannot be told apart by {}.",
-                    rival.map_or(next, |rival| rival.contestant),
-                    self.metric
-                ),
+                (rival, _) => {
+                    let rival = rival.unwrap_or(second);
+                    let why = match self.shift(best, rival) {
+                        Some(_) => "cannot be told apart",
+                        None => "have too few rounds to be told apart among so many",
+                    };
+                    let rival = rival.contestant;
+                    format!(
+                        "There is no winner: {name} and {rival} {why} by {}.",
+                        self.metric
+                    )
+                }
             });
         }
         sentences.extend(self.rounds_for_all().map(|needed| self.foresight(needed)));
@@ -263,7 +293,8 @@ impl<'a> Ranking<'a> {
 
     fn control_place(&self) -> Option<&Place<'a>> {
         let control = self.control?;
-        self.places.iter().find(|it| it.contestant == control)
+        let mut all = self.places.iter().chain(&self.baseline);
+        all.find(|it| it.contestant == control)
     }
 
     fn shift(&self, from: &Place<'_>, to: &Place<'_>) -> Option<Shift> {
@@ -304,6 +335,9 @@ fn percent(log_ratio: f64) -> String {
     format!("{:+.1} %", log_ratio.exp_m1() * 100.0)
 }
 
+/// The control that stands for the absence of a proxy.
+const ABSENCE: &str = "none";
+
 /// Of all pairs of a table together.
 const ALPHA: f64 = 0.05;
 /// With fewer there is no interval of 95 %.
@@ -333,9 +367,11 @@ mod tests {
             assert!(text.contains("beside none"), "{text}");
             assert!(text.contains("+100") && text.contains("+200"), "{text}");
             let sentence = &ranking.sentences()[0];
-            assert!(sentence.starts_with("none has the lowest"), "{sentence}");
-            assert_eq!(ranking.verdict("none").unwrap(), "winner");
-            assert_eq!(ranking.verdict("b").unwrap(), "behind none");
+            // What there is without any of them is no contestant.
+            assert!(sentence.starts_with("a has the lowest"), "{sentence}");
+            assert_eq!(ranking.winner(), Some("a"));
+            assert_eq!(ranking.verdict("none").unwrap(), "control");
+            assert_eq!(ranking.verdict("b").unwrap(), "behind a");
             assert_eq!(ranking.verdict("c"), None);
             assert!(
                 text.contains("δ +1.00, worse in 100.0 % of pairs"),
@@ -366,7 +402,7 @@ mod tests {
             let text = ranking.table().to_text();
             assert!(text.contains("too few rounds for this many"), "{text}");
             let verdict = ranking.verdict("e").unwrap();
-            let expected = "cannot be told apart from a: 1 more round would tell 3.0 %";
+            let expected = "has too few rounds to be told from a: 1 more round would tell 3.0 %";
             assert_eq!(verdict, expected);
             let sentences = ranking.sentences().join(" ");
             assert!(
