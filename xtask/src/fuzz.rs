@@ -20,8 +20,8 @@ mod planted;
 pub(crate) use planted::planted;
 
 /// The targets: `fuzz/targets/NAME.rs`, and `fuzz/corpus/NAME`.
-const TARGETS: [&str; 6] = [
-    "request", "response", "frames", "deflate", "close", "session",
+const TARGETS: [&str; 7] = [
+    "request", "response", "frames", "deflate", "close", "records", "session",
 ];
 
 /// Targets that run at a time.

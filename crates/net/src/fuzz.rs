@@ -1,8 +1,10 @@
 //! What the fuzzer calls: a whole connection in the simulated world, whose peer does as the input
-//! says.
+//! says, and records of TLS.
 //!
-//! It is the target of its name in `fuzz/`, and an ordinary test over the inputs that are kept
+//! Each is the target of its name in `fuzz/`, and an ordinary test over the inputs that are kept
 //! there.
+
+mod records;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,6 +19,8 @@ use crate::driver::{Completion, ConnectTarget, Driver, SocketId, Submission};
 use crate::sim::{SimConditions, SimDriver, SimNetwork};
 use crate::tests::harness::{Answer, Happened, Loop};
 use crate::{HandshakeTimings, SessionLimits, Time};
+
+pub use records::records;
 
 /// A session and its peer: choices of what the session is and what the peer does, conditions of
 /// the network, sizes of the peer's writes and the pauses after them, and what it writes.
@@ -372,12 +376,23 @@ mod tests {
 
     #[test]
     fn corpus_of_session() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/session");
+        corpus("session", super::session);
+    }
+
+    #[test]
+    fn corpus_of_records() {
+        corpus("records", super::records);
+    }
+
+    fn corpus(name: &str, target: fn(&[u8])) {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../fuzz/corpus")
+            .join(name);
         let mut inputs = 0;
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let input = std::fs::read(&path).unwrap();
-            if let Err(panic) = std::panic::catch_unwind(|| super::session(&input)) {
+            if let Err(panic) = std::panic::catch_unwind(|| target(&input)) {
                 println!("{} fails", path.display());
                 std::panic::resume_unwind(panic);
             }

@@ -43,6 +43,12 @@ const PLANTED: [Defect; TARGETS.len()] = [
         wrong: "1000..=1003 | 1007..=1015 | 3000..=4999 => Some(Self(code)),",
     },
     Defect {
+        name: "the beginning of a record is forgotten",
+        path: "crates/net/src/tls/records.rs",
+        right: "self.incomplete = rest.to_vec();",
+        wrong: "self.incomplete = Vec::new();",
+    },
+    Defect {
         name: "frames that came with the request are lost",
         path: "crates/net/src/session/receive.rs",
         right: "input.taken += taken;\n                let request: &Request",

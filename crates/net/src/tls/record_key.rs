@@ -50,6 +50,12 @@ impl RecordKey {
         })
     }
 
+    /// One of many that both ends can count, for fuzzing.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn counted(number: u8) -> Option<Self> {
+        Self::of(&AES_128_GCM, &[number; 16], &[number; NONCE_LEN])
+    }
+
     /// Encrypts in place; the tag that follows. None if the key may not be used any more.
     pub(super) fn seal(&mut self, header: [u8; HEADER_BYTES], plaintext: &mut [u8]) -> Option<Tag> {
         let nonce = self.nonce()?;

@@ -32,6 +32,12 @@ pub(super) struct RecordLayer {
 pub(super) enum Secrets {
     Client(Box<KernelConnection<ClientConnectionData>>),
     Server(Box<KernelConnection<ServerConnectionData>>),
+    /// Keys that are counted, the same on both ends: without a handshake, for fuzzing.
+    #[cfg(any(test, feature = "fuzzing"))]
+    Counted {
+        sent: u8,
+        received: u8,
+    },
 }
 
 /// What there was in the records that were opened.
@@ -64,6 +70,23 @@ impl RecordLayer {
             empty_records: 0,
             owes_key_update: false,
         })
+    }
+
+    /// Without a handshake, for fuzzing.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn counted() -> Self {
+        let key = || RecordKey::counted(0).expect("a key has 16 bytes");
+        Self {
+            sealing: key(),
+            opening: key(),
+            secrets: Secrets::Counted {
+                sent: 0,
+                received: 0,
+            },
+            handshake: Vec::new(),
+            empty_records: 0,
+            owes_key_update: false,
+        }
     }
 
     /// Opens all whole records in `bytes`; their plaintext is moved to its beginning.
@@ -164,6 +187,8 @@ impl RecordLayer {
                     .handle_new_session_ticket(body)
                     .map_err(|error| fault(error, AlertDescription::DecodeError)),
                 Secrets::Server(_) => Err(unexpected_handshake()),
+                #[cfg(any(test, feature = "fuzzing"))]
+                Secrets::Counted { .. } => Err(unexpected_handshake()),
             },
             _ => Err(unexpected_handshake()),
         }
@@ -259,6 +284,8 @@ impl RecordLayer {
         let secrets = match &self.secrets {
             Secrets::Client(client) => size_of_val(&**client),
             Secrets::Server(server) => size_of_val(&**server),
+            #[cfg(any(test, feature = "fuzzing"))]
+            Secrets::Counted { .. } => 0,
         };
         size_of::<Self>() + secrets + self.handshake.capacity()
     }
@@ -269,13 +296,13 @@ impl RecordLayer {
     }
 
     /// Changes our key and has the peer change its own.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn request_key_update(&mut self, out: &mut Vec<u8>) {
         self.update_key(REQUESTED, out).expect("keys are left");
     }
 
     /// Seals any content, for tests of the peer.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn seal_any(&mut self, kind: u8, content: &[u8], out: &mut Vec<u8>) {
         self.seal_record(kind, content, out).expect("keys are left");
     }
@@ -302,6 +329,14 @@ impl Secrets {
             (Self::Client(client), Way::Receive) => client.update_rx_secret(),
             (Self::Server(server), Way::Send) => server.update_tx_secret(),
             (Self::Server(server), Way::Receive) => server.update_rx_secret(),
+            #[cfg(any(test, feature = "fuzzing"))]
+            (Self::Counted { sent, received }, way) => {
+                let count = if way == Way::Send { sent } else { received };
+                *count = count.wrapping_add(1);
+                let key = RecordKey::counted(*count);
+                return key
+                    .ok_or_else(|| fault(Error::EncryptError, AlertDescription::InternalError));
+            }
         };
         let made: Result<(u64, ConnectionTrafficSecrets), Error> = made;
         let failed = |error| fault(error, AlertDescription::InternalError);

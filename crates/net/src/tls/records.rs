@@ -379,6 +379,40 @@ impl Records {
         }
     }
 
+    /// Our own layer without a handshake.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn counted() -> Self {
+        Self {
+            layer: Layer::Own {
+                records: Box::new(RecordLayer::counted()),
+                facts: None,
+            },
+            incomplete: Vec::new(),
+            outgoing: Vec::new(),
+            wanted: TlsRecords::Own,
+            notified: false,
+            ended: false,
+            failed: false,
+            exhausted: false,
+        }
+    }
+
+    /// See [`RecordLayer::request_key_update`].
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn request_key_update(&mut self, out: &mut Vec<u8>) {
+        if let Layer::Own { records, .. } = &mut self.layer {
+            records.request_key_update(out);
+        }
+    }
+
+    /// See [`RecordLayer::seal_any`].
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn seal_any(&mut self, kind: u8, content: &[u8], out: &mut Vec<u8>) {
+        if let Layer::Own { records, .. } = &mut self.layer {
+            records.seal_any(kind, content, out);
+        }
+    }
+
     #[cfg(test)]
     pub(super) fn buffer_bytes(&self) -> usize {
         self.incomplete.capacity() + self.outgoing.capacity()
