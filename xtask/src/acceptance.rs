@@ -3,6 +3,7 @@
 //!
 //! Progress goes to stderr; stdout gets a Markdown table that can be kept as it is.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -34,6 +35,13 @@ pub(crate) mod table;
 mod threading;
 mod truth;
 pub(crate) mod work_tree;
+
+pub(crate) use self::program::pinned;
+
+/// Builds the program for release; where it is.
+pub(crate) fn release_program() -> Result<PathBuf> {
+    Ok(Programs::build()?.program())
+}
 
 /// The generator against servers whose faults are known, and short of CPU.
 pub(crate) fn truth() -> Result<ExitCode> {

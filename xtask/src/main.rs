@@ -1,4 +1,5 @@
-//! The chores of the workspace: `cargo xtask test | autobahn | fuzz | tidy | peers | acceptance`.
+//! The chores of the workspace: `cargo xtask test | bench | autobahn | fuzz | tidy | peers |
+//! acceptance`.
 //!
 //! Everything that a person or CI does to this repository beyond `cargo build` starts here, so that
 //! there is one place that knows how. It imports none of the product.
@@ -14,6 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 mod acceptance;
 mod autobahn;
+mod bench;
 mod fuzz;
 mod peers;
 mod place;
@@ -46,6 +48,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["fuzz", arguments @ ..] => fuzz::run(arguments),
         ["tidy"] => tidy::run(),
         ["peers", arguments @ ..] => peers::run_with(arguments),
+        ["bench", arguments @ ..] => bench::run(arguments),
         ["autobahn", arguments @ ..] => autobahn::run(arguments),
         ["acceptance", "breakage"] => acceptance::breakage(),
         ["acceptance", "attacks", "--control", names @ ..] => acceptance::attacks_control(names),
@@ -92,10 +95,13 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   test [--quick]           everything CI checks; --quick leaves out the foreign peers
+  bench [--rows acceptance|all|NAME,...] [--rounds N] [--seconds N]
+                           the server beside uWebSockets and others, and beside an echo of raw
+                           bytes; results in bench/results. A quiet machine is needed; 20 min
   fuzz [TARGET] [--minutes N]
                            looks for inputs that break a target, N minutes each, two at a time;
                            needs a nightly toolchain and cargo-fuzz, and builds for minutes first.
-                           Targets: request, response, frames, deflate, close, session
+                           Targets: request, response, frames, deflate, close, records, session
   fuzz --planted           puts a defect before each target, which must find it in a minute
   tidy                     the rules of the house: arrows, sizes, words, manifests
   peers [--list|--check]   install the foreign peers of the tests and the contestants of the lab, or

@@ -57,6 +57,22 @@ impl Server {
         Ok(server)
     }
 
+    /// The number of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The rest of the next line that begins so, soon after it has begun to listen.
+    pub(crate) fn line(&mut self, beginning: &str) -> Result<String> {
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE);
+            let line = line.with_context(|| format!("it does not say `{beginning}`"))?;
+            if let Some(rest) = line.strip_prefix(beginning) {
+                return Ok(rest.to_owned());
+            }
+        }
+    }
+
     /// The folder of the process in `/proc`.
     pub(crate) fn proc(&self) -> PathBuf {
         Path::new("/proc").join(self.child.id().to_string())

@@ -24,6 +24,7 @@ mod rations;
 mod sampling;
 mod scenario;
 mod scheduling;
+mod standing;
 
 // The public interface is:
 pub use crate::agent::{AgentError, AgentEvent, AgentSpec, AgentTarget, Token, agent};
@@ -53,3 +54,4 @@ pub use crate::sampling::{
     ProcessorTimes, RareSample, Sample, Sampler, Series, TimedSample, Usage,
 };
 pub use crate::scenario::{AgentPlan, Fault, KNOBS, KnobKind, LabScenario, Mistake, SearchPlan};
+pub use crate::standing::{Standing, StandingSpec};

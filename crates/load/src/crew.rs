@@ -9,7 +9,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use moonwire_net::{Driver, EpollDriver, RealTime, Time, Waker, prefer_real_time};
+use moonwire_net::{
+    Driver, RealTime, SystemDriver, Time, WakeEvent, Waker, leave_descriptor_table,
+    prefer_real_time,
+};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::cpu::MachineCpu;
@@ -107,6 +110,8 @@ impl Crew {
         let (plan, shared) = (Arc::clone(&self.plan), Arc::clone(&self.shared));
         let born_ns = self.records.born_ns;
         let (ready, made) = channel();
+        // Made here, so that both threads know it whatever table of descriptors they have.
+        let event = WakeEvent::new()?;
         let thread = thread::Builder::new()
             .name(format!("moonwire-load-{number}"))
             .spawn(move || {
@@ -117,7 +122,12 @@ impl Crew {
                     prefer_real_time(RealTime::Generator);
                 }
                 // The driver is made here because it belongs to its thread.
-                let made = join(plan.scenario.group.as_deref()).and_then(|()| EpollDriver::new());
+                let made = join(plan.scenario.group.as_deref()).and_then(|()| {
+                    if plan.has_own_tables {
+                        leave_descriptor_table()?;
+                    }
+                    SystemDriver::with_event(plan.scenario.driver, &event)
+                });
                 let driver = match made {
                     Ok(driver) => driver,
                     Err(error) => return drop(ready.send(Err(error))),

@@ -33,8 +33,8 @@ pub struct EchoOutcome {
 /// Opens one connection to the first target and echoes until it ends or `stop` is set.
 pub fn echo(scenario: &Scenario, stop: &AtomicBool) -> Result<EchoOutcome, LoadError> {
     let addresses = Plan::resolve(scenario)?;
-    let sources = preflight::check(scenario, &addresses).map_err(LoadError::Preflight)?;
-    let plan = Plan::new(scenario, addresses, sources, stop)?;
+    let provision = preflight::check(scenario, &addresses).map_err(LoadError::Preflight)?;
+    let plan = Plan::new(scenario, addresses, provision, stop)?;
     let mut driver = EpollDriver::new().map_err(refused)?;
     let session = connect(&plan, &mut driver)?;
     let mut echo = Echo {

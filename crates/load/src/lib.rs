@@ -22,6 +22,7 @@ mod pool;
 mod preflight;
 pub mod quantity;
 mod raw;
+mod raw_echo;
 mod reconnect;
 mod records;
 mod reply;
@@ -43,6 +44,8 @@ pub use crate::fragments::{Cut, FragmentShare};
 pub use crate::latency_step::LatencyStep;
 pub use crate::null_server::{NullServer, null_server};
 pub use crate::pool::PayloadSource;
+pub use crate::preflight::workers_needed;
+pub use crate::raw_echo::raw_echo;
 pub use crate::reconnect::Reconnect;
 pub use crate::run::{Control, Ending, LoadError, Outcome, Phase, Progress, run};
 pub use crate::scenario::{
@@ -52,5 +55,5 @@ pub use crate::scenario::{
 pub use crate::slo::Slo;
 pub use crate::stages::{RateStage, RateStages};
 pub use crate::target::Target;
-pub use moonwire_net::{RealTime, prefer_real_time};
+pub use moonwire_net::{DriverChoice, RealTime, TlsRecords, prefer_real_time};
 pub use moonwire_proto::{DeflateOffer, WebSocketVersion};

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use moonwire_net::{
-    Completion, Driver, EpollDriver, Flushed, ListenOptions, Plaintext, ReceiveBuffer, ServerTls,
-    Session, SessionEvent, SessionLimits, SocketId,
+    Completion, Driver, DriverChoice, Flushed, ListenOptions, Plaintext, ReceiveBuffer, ServerTls,
+    Session, SessionEvent, SessionLimits, SocketId, SystemDriver,
 };
 use moonwire_proto::{Acceptance, Limits, Opcode, refusal};
 
@@ -27,6 +27,8 @@ pub struct NullServer {
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Replies to each message on `/amplify`.
     pub replies: u32,
+    /// How it asks the kernel for its sockets.
+    pub driver: DriverChoice,
 }
 
 /// Serves `/echo`, `/amplify` and `/broadcast` until `stop` is set. `on_listening` is told the
@@ -46,7 +48,7 @@ pub fn null_server(
     let listener = ListenOptions::default().listen(server.listen);
     let listener = listener.map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
-    let mut driver = EpollDriver::new().map_err(refused)?;
+    let mut driver = SystemDriver::new(server.driver).map_err(refused)?;
     driver.listen(listener.into()).map_err(refused)?;
     on_listening(address);
     let mut room = Room {
@@ -105,7 +107,7 @@ impl Room {
         &mut self,
         completion: Completion,
         plaintext: &mut Plaintext,
-        driver: &mut EpollDriver,
+        driver: &mut SystemDriver,
     ) {
         let now = driver.now();
         match completion {
@@ -176,7 +178,7 @@ impl Room {
         socket: SocketId,
         mut buffer: ReceiveBuffer,
         plaintext: &mut Plaintext,
-        driver: &mut EpollDriver,
+        driver: &mut SystemDriver,
     ) {
         let now = driver.now();
         let mut out = std::mem::take(&mut self.out);
@@ -264,7 +266,7 @@ impl Room {
         }
     }
 
-    fn flush(&mut self, driver: &mut EpollDriver) {
+    fn flush(&mut self, driver: &mut SystemDriver) {
         for socket in std::mem::take(&mut self.dirty) {
             let Some(client) = self.client(socket) else {
                 continue;

@@ -13,6 +13,7 @@ use crate::audience::Programme;
 use crate::client::Track;
 use crate::payload::EchoPayload;
 use crate::pool::{self, Wanted};
+use crate::preflight::Provision;
 use crate::run::LoadError;
 use crate::scenario::{Pacing, Scenario, Settings, Stop, Workload};
 use crate::schedule::{NEVER, Schedule, duration_ns, mix};
@@ -29,6 +30,8 @@ pub(crate) struct Plan {
     /// Addresses of the scenario's targets, in their order.
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) sources: Sources,
+    /// Whether each worker has a table of descriptors of its own.
+    pub(crate) has_own_tables: bool,
     /// `None` when every target is ws://.
     pub(crate) tls: Option<ClientTls>,
     pub(crate) limits: Arc<SessionLimits>,
@@ -74,7 +77,7 @@ impl Plan {
     pub(crate) fn new(
         scenario: &Scenario,
         addresses: Vec<SocketAddr>,
-        sources: Sources,
+        provision: Provision,
         stop: &AtomicBool,
     ) -> Result<Self, LoadError> {
         let schedule = Schedule::new(scenario);
@@ -122,7 +125,8 @@ impl Plan {
             schedule,
             content,
             addresses,
-            sources,
+            sources: provision.sources,
+            has_own_tables: provision.has_own_tables,
         })
     }
 
@@ -366,6 +370,7 @@ fn client_tls(scenario: &Scenario) -> Result<Option<ClientTls>, LoadError> {
         None => Trust::System,
     };
     ClientTls::new(&trust)
+        .map(|tls| tls.with_records(scenario.tls_records))
         .map(Some)
         .map_err(|error| LoadError::Tls(error.to_string()))
 }

@@ -8,11 +8,18 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::scenario::Scenario;
 use crate::sources::Sources;
 
+/// What a run is given.
+#[derive(Debug)]
+pub(crate) struct Provision {
+    pub(crate) sources: Sources,
+    /// Whether one table of descriptors does not hold all connections, and each worker has its own.
+    pub(crate) has_own_tables: bool,
+}
+
 /// Checks descriptors, ports and memory, raises what may be raised, and chooses the sources. The
 /// error is one sentence with the command that helps.
-pub(crate) fn check(scenario: &Scenario, targets: &[SocketAddr]) -> Result<Sources, String> {
-    let needed = descriptors_needed(scenario.open_max(), scenario.workers());
-    ensure_descriptors(needed)?;
+pub(crate) fn check(scenario: &Scenario, targets: &[SocketAddr]) -> Result<Provision, String> {
+    let has_own_tables = ensure_descriptors(scenario.open_max(), scenario.workers())?;
     let choose = |per_target| Sources::choose(targets, per_target, port_count(), &scenario.sources);
     // A port may be kept for a minute after its connection, by a server that lets us close first.
     let sources = match choose(scenario.connections) {
@@ -30,7 +37,20 @@ pub(crate) fn check(scenario: &Scenario, targets: &[SocketAddr]) -> Result<Sourc
     let bytes = connections * (plain * PLAIN_BYTES + secure * SECURE_BYTES)
         + u64::from(scenario.workers()) * (WORKER_BYTES + stages * STAGE_BYTES);
     ensure_memory(bytes, available_bytes())?;
-    Ok(sources)
+    Ok(Provision {
+        sources,
+        has_own_tables,
+    })
+}
+
+/// How many workers so many connections need at least: each has a table of descriptors of its own
+/// where one table may not hold them all.
+pub fn workers_needed(connections: u64) -> u64 {
+    let hard = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    match hard.checked_sub(OPEN_DEFAULT + SPARE_DESCRIPTORS + WORKER_DESCRIPTORS) {
+        Some(each @ 1..) => connections.div_ceil(each),
+        Some(0) | None => 1,
+    }
 }
 
 /// Soft limit of descriptors now, for the environment of a result.
@@ -39,7 +59,18 @@ pub(crate) fn descriptors_needed(connections: u32, workers: u32) -> u64 {
     u64::from(connections) + u64::from(workers) * WORKER_DESCRIPTORS + open + SPARE_DESCRIPTORS
 }
 
-fn ensure_descriptors(needed: u64) -> Result<(), String> {
+/// Raises the limit to what is needed in one table, or, where that is too much, in the table of
+/// each worker: whether they need one each.
+fn ensure_descriptors(connections: u32, workers: u32) -> Result<bool, String> {
+    let in_one = ensure_limit(descriptors_needed(connections, workers));
+    if in_one.is_ok() || workers == 1 {
+        return in_one.map(|()| false);
+    }
+    let each = connections.div_ceil(workers);
+    ensure_limit(descriptors_needed(each, 1)).map(|()| true)
+}
+
+fn ensure_limit(needed: u64) -> Result<(), String> {
     let limit = getrlimit(Resource::Nofile);
     let soft = limit.current.unwrap_or(u64::MAX);
     if soft >= needed {
@@ -54,8 +85,8 @@ fn ensure_descriptors(needed: u64) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "{needed} file descriptors are needed and {} allowed: run `ulimit -n {}` as root first, \
-         or make fewer connections with `-c`",
+        "{needed} file descriptors are needed and {} allowed in one thread: run `ulimit -n {}` as \
+         root first, have more threads with `-t`, or make fewer connections with `-c`",
         soft.max(hard),
         needed.next_power_of_two().max(65_536)
     ))
@@ -132,7 +163,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_said_with_the_command_that_helps() {
-        let sentence = ensure_descriptors(u64::MAX / 4).unwrap_err();
+        let sentence = ensure_limit(u64::MAX / 4).unwrap_err();
         assert!(sentence.contains("ulimit -n"), "{sentence}");
         let sentence = ensure_memory(3 << 20, Some(2 << 20)).unwrap_err();
         assert!(
@@ -144,6 +175,22 @@ mod tests {
 
     #[test]
     fn a_small_need_is_met() {
-        assert!(ensure_descriptors(descriptors_needed(1, 1)).is_ok());
+        assert_eq!(ensure_descriptors(1, 1), Ok(false));
+    }
+
+    #[test]
+    fn what_one_table_does_not_hold_several_do() {
+        let hard = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+        let Some(connections) = u32::try_from(hard)
+            .ok()
+            .and_then(|hard| hard.checked_mul(3))
+        else {
+            // One table holds all that can be asked for.
+            return;
+        };
+        assert_eq!(ensure_descriptors(connections, 4), Ok(true));
+        assert!(ensure_descriptors(connections, 2).is_err());
+        let workers = workers_needed(u64::from(connections)) as u32;
+        assert_eq!(ensure_descriptors(connections, workers), Ok(true));
     }
 }

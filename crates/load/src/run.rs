@@ -143,8 +143,8 @@ impl std::error::Error for LoadError {}
 /// Runs the scenario on the calling thread and its workers; returns when everything is closed.
 pub fn run(scenario: &Scenario, control: &mut Control<'_>) -> Result<Outcome, LoadError> {
     let addresses = Plan::resolve(scenario)?;
-    let sources = preflight::check(scenario, &addresses).map_err(LoadError::Preflight)?;
-    let plan = Arc::new(Plan::new(scenario, addresses, sources, &control.stop)?);
+    let provision = preflight::check(scenario, &addresses).map_err(LoadError::Preflight)?;
+    let plan = Arc::new(Plan::new(scenario, addresses, provision, &control.stop)?);
     let raw = scenario.raw_csv.as_deref().map(create_raw).transpose()?;
     let crew = Crew::hire(&plan, raw.as_ref())?;
     let mut records = crew.watch(control)?;

@@ -11,6 +11,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use moonwire_net::{DriverChoice, TlsRecords};
 use moonwire_proto::{DeflateOffer, WebSocketVersion};
 use moonwire_report::{ClockOffset, header_value_shown};
 use serde::{Serialize, Serializer};
@@ -130,6 +131,13 @@ pub struct Settings {
     pub connections: u32,
     /// Worker threads, each with a driver and a recorder of its own.
     pub threads: u32,
+    /// How the workers ask the kernel for their sockets. Over io_uring all sends of a turn go with
+    /// one call, after they were stamped.
+    #[serde(serialize_with = "driver_field")]
+    pub driver: DriverChoice,
+    /// Who seals and opens the records of TLS 1.3.
+    #[serde(skip)]
+    pub tls_records: TlsRecords,
     /// Processors to pin the workers to, in turn; empty leaves them to the kernel.
     pub pin: Vec<usize>,
     /// Whether the workers go before everything else on their processors, where the kernel allows
@@ -226,6 +234,10 @@ fn deflate_field<S: Serializer>(
     offer.map(|offer| offer.field()).serialize(serializer)
 }
 
+fn driver_field<S: Serializer>(driver: &DriverChoice, serializer: S) -> Result<S::Ok, S::Error> {
+    driver.name().serialize(serializer)
+}
+
 fn headers_field<S: Serializer>(
     headers: &[(String, String)],
     serializer: S,
@@ -247,6 +259,8 @@ impl Default for Settings {
             targets: Vec::new(),
             connections: 10,
             threads: 1,
+            driver: DriverChoice::default(),
+            tls_records: TlsRecords::default(),
             pin: Vec::new(),
             real_time: false,
             group: None,

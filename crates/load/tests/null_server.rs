@@ -26,6 +26,7 @@ impl Running {
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             let server = NullServer {
+                driver: moonwire_load::DriverChoice::default(),
                 listen: SocketAddr::from(([127, 0, 0, 1], 0)),
                 tls: None,
                 replies: 4,

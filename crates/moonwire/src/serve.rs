@@ -14,11 +14,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use moonwire_load::quantity;
 use moonwire_server::{
     Config, DriverChoice, LappsHome, LogFormat, Overrides, Server, Stopper, TlsRecords,
     check_log_filter,
 };
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 use signal_hook::low_level::pipe;
 use tracing_subscriber::EnvFilter;
@@ -62,6 +63,10 @@ pub(crate) struct Args {
     /// Threads, each with its own listener and service instances [default: one per core]
     #[arg(long, value_name = "N", value_parser = threads)]
     workers: Option<usize>,
+    /// Connections that are to be possible at once; beyond the hard limit of open files (ulimit
+    /// -Hn) each worker has a table of descriptors of its own, and there are as many as that takes
+    #[arg(long, value_name = "N", value_parser = connections)]
+    connections: Option<usize>,
     /// How workers ask the kernel for their sockets: epoll, io_uring, or auto, which is
     /// io_uring where it can be had [default: epoll]
     #[arg(long, value_name = "NAME", env = "MOONWIRE_DRIVER", hide_possible_values = true,
@@ -70,7 +75,7 @@ pub(crate) struct Args {
     driver: Option<DriverChoice>,
     /// Who seals and opens the records of TLS 1.3 after the handshake: own or rustls [default:
     /// rustls]
-    #[arg(long, value_name = "NAME", hide_possible_values = true,
+    #[arg(long, value_name = "NAME", env = "MOONWIRE_TLS_RECORDS", hide_possible_values = true,
         value_parser = PossibleValuesParser::new(TlsRecords::NAMES)
             .try_map(|name| name.parse::<TlsRecords>()))]
     tls_records: Option<TlsRecords>,
@@ -82,7 +87,7 @@ pub(crate) struct Args {
     log_format: Option<LogFormat>,
 }
 
-/// Serves until SIGTERM, SIGINT, SIGQUIT or SIGHUP.
+/// Serves until SIGTERM, SIGINT, SIGQUIT or SIGHUP; reads certificates again on SIGUSR1.
 pub(crate) fn run(args: Args) -> Result<Exit> {
     let Args {
         config,
@@ -93,6 +98,7 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
         dev_tls,
         app,
         workers,
+        connections,
         driver,
         tls_records,
         log,
@@ -107,6 +113,7 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
     let overrides = Overrides {
         listen,
         workers,
+        connections,
         driver,
         tls_records,
         apps: app,
@@ -131,6 +138,7 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
     log_to_stderr(&config)?;
     let server = Server::start(config)?;
     stop_on_signal(server.stopper(), lapps.is_some())?;
+    reload_on_signal(server.stopper())?;
     // A server that serves is worth more than the lines that say so.
     if let Err(error) = announce(&server) {
         output::complain(&format!("{error:#}"));
@@ -263,6 +271,29 @@ fn stop_on_signal(stopper: Stopper, is_lapps: bool) -> Result<()> {
     Ok(())
 }
 
+/// SIGUSR1: certificates are read again, and nobody is disturbed.
+fn reload_on_signal(stopper: Stopper) -> Result<()> {
+    let (mut signals, write) = UnixStream::pair().context("cannot listen for signals")?;
+    pipe::register(SIGUSR1, write).context("cannot listen for signals")?;
+    let watch = move || {
+        let mut byte = [0];
+        while signals.read_exact(&mut byte).is_ok() {
+            match stopper.reload_certificates() {
+                Ok(0) => output::remark("there are no certificates to be read again"),
+                Ok(count) => output::remark(&format!("{count} certificates were read again")),
+                Err(sentence) => {
+                    output::complain(&format!("the certificates stay as they were: {sentence}"))
+                }
+            }
+        }
+    };
+    thread::Builder::new()
+        .name("reload".to_owned())
+        .spawn(watch)
+        .context("cannot listen for signals")?;
+    Ok(())
+}
+
 /// Whether whoever started this process wants it to outlive its terminal: bit N - 1 of the mask is
 /// signal N.
 fn is_hangup_ignored() -> bool {
@@ -295,6 +326,11 @@ fn app(text: &str) -> Result<(String, PathBuf), String> {
         }
         Some(_) | None => Err("write NAME=DIR, such as chat=apps/chat".to_owned()),
     }
+}
+
+fn connections(text: &str) -> Result<usize, String> {
+    let connections = quantity::count(text)?;
+    usize::try_from(connections).map_err(|_| format!("'{text}' connections are too many"))
 }
 
 fn threads(text: &str) -> Result<usize, String> {

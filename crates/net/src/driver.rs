@@ -14,7 +14,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::event::{EventfdFlags, eventfd};
+
 use crate::buffer::ReceiveBuffer;
+use crate::descriptors::{Passage, Portal, PortalExit};
 use crate::time::Time;
 
 /// A thread's sockets. Not shared between threads; a connection changes its driver with
@@ -173,6 +176,15 @@ pub struct SocketId {
 }
 
 impl SocketId {
+    /// Any, for tests of tables that are indexed by it.
+    #[doc(hidden)]
+    pub fn for_test(index: u32) -> Self {
+        Self {
+            index,
+            generation: 1,
+        }
+    }
+
     /// The place in the driver's table: small, dense, used again after a close. Tables of callers
     /// can be indexed by it as long as they compare the whole id.
     pub fn index(self) -> usize {
@@ -225,6 +237,8 @@ pub struct Transport {
 pub(crate) enum TransportKind {
     /// A descriptor of the operating system.
     Descriptor(OwnedFd),
+    /// One that is on its way to another table of descriptors.
+    Passed(Passage),
     /// A socket of the simulated world.
     Simulated(crate::sim::Handle),
 }
@@ -234,7 +248,29 @@ impl Transport {
     pub fn into_fd(self) -> Option<OwnedFd> {
         match self.kind {
             TransportKind::Descriptor(fd) => Some(fd),
-            TransportKind::Simulated(_) => None,
+            TransportKind::Passed(_) | TransportKind::Simulated(_) => None,
+        }
+    }
+
+    /// Sends it to a thread with a table of descriptors of its own; the error is that there is no
+    /// room, and the transport still here.
+    pub(crate) fn pass(self, portal: &Portal) -> Result<Self, (Self, io::Error)> {
+        let TransportKind::Descriptor(fd) = self.kind else {
+            return Ok(self);
+        };
+        match portal.pass(fd) {
+            Ok(passage) => Ok(Self {
+                kind: TransportKind::Passed(passage),
+            }),
+            Err((fd, error)) => Err((fd.into(), error)),
+        }
+    }
+
+    /// Takes it out of the portal, if it came through one.
+    pub(crate) fn arrive(self, exit: &mut PortalExit) -> io::Result<Self> {
+        match self.kind {
+            TransportKind::Passed(passage) => exit.take(passage).map(Self::from),
+            TransportKind::Descriptor(_) | TransportKind::Simulated(_) => Ok(self),
         }
     }
 }
@@ -266,6 +302,19 @@ impl From<TcpListener> for Transport {
 #[derive(Clone, Debug)]
 pub struct Waker {
     pub(crate) kind: WakerKind,
+}
+
+/// What wakers write to and a driver listens to. It can be made before the driver, so that threads
+/// with other tables of descriptors know it as well.
+#[derive(Clone, Debug)]
+pub struct WakeEvent(pub(crate) Arc<OwnedFd>);
+
+impl WakeEvent {
+    /// A new one.
+    pub fn new() -> io::Result<Self> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(Self(Arc::new(eventfd(0, flags)?)))
+    }
 }
 
 /// What a waker does in the real world and in the simulated one.

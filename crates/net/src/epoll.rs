@@ -18,14 +18,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::event::{EventfdFlags, eventfd};
 use slab::Slab;
 
 use crate::buffer::{RECEIVE_BUFFER_BYTES, ReceiveBuffer, Storage};
 use crate::connect::connect;
 use crate::driver::{
-    Completion, ConnectTarget, Driver, ListenerId, SocketId, Submission, Transport, Waker,
-    WakerKind,
+    Completion, ConnectTarget, Driver, ListenerId, SocketId, Submission, Transport, WakeEvent,
+    Waker, WakerKind,
 };
 use crate::time::Time;
 use accept::Listener;
@@ -62,8 +61,12 @@ pub struct EpollDriver {
 impl EpollDriver {
     /// Makes the epoll set and its waker.
     pub fn new() -> io::Result<Self> {
+        Self::with_event(WakeEvent::new()?)
+    }
+
+    /// The same with what its wakers write to.
+    pub fn with_event(WakeEvent(event): WakeEvent) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let event = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let waker_flags = EventFlags::IN | EventFlags::ET;
         epoll::add(
             &epoll,

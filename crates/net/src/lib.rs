@@ -5,6 +5,7 @@
 
 mod buffer;
 mod connect;
+mod descriptors;
 mod driver;
 mod epoll;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -29,8 +30,10 @@ mod uring;
 
 // The public interface is:
 pub use buffer::{Plaintext, ReceiveBuffer, SpareBuffers, spare_buffer_bytes};
+pub use descriptors::{Portal, PortalExit, leave_descriptor_table};
 pub use driver::{
-    Completion, ConnectTarget, Driver, ListenerId, SocketId, Submission, Transport, Waker,
+    Completion, ConnectTarget, Driver, ListenerId, SocketId, Submission, Transport, WakeEvent,
+    Waker,
 };
 pub use epoll::EpollDriver;
 pub use listener::{ListenOptions, listen_socket};
@@ -44,7 +47,7 @@ pub use system::{DriverChoice, SystemDriver, why_not_io_uring};
 pub use time::Time;
 pub use timers::Timers;
 pub use tls::{
-    CertificateKey, ClientTls, NameCheck, ServerTls, TlsError, TlsFacts, TlsRecords, TlsVersions,
-    Trust,
+    CertificateFiles, CertificateKey, ClientCertificates, ClientTls, NameCheck, ServerTls,
+    ServerTlsRules, TlsError, TlsFacts, TlsRecords, TlsVersions, Trust,
 };
 pub use uring::UringDriver;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -44,6 +45,20 @@ impl Default for ListenOptions {
 impl ListenOptions {
     /// Makes such a listening socket, not blocking.
     pub fn listen(&self, addr: SocketAddr) -> io::Result<TcpListener> {
+        let socket = self.bound(addr)?;
+        socket.listen(i32::try_from(self.backlog).unwrap_or(i32::MAX))?;
+        Ok(socket.into())
+    }
+
+    /// Takes the address without listening there, with the port that the kernel chose for 0. Others
+    /// of the same user can still listen there if they share ports, too.
+    pub fn bind(&self, addr: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
+        let socket = self.bound(addr)?;
+        let real = socket.local_addr()?.as_socket();
+        Ok((socket.into(), real.unwrap_or(addr)))
+    }
+
+    fn bound(&self, addr: SocketAddr) -> io::Result<Socket> {
         let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
         // A restart must not wait for connections of the last run in TIME_WAIT.
         socket.set_reuse_address(true)?;
@@ -60,9 +75,8 @@ impl ListenOptions {
             socket.set_send_buffer_size(bytes)?;
         }
         socket.bind(&addr.into())?;
-        socket.listen(i32::try_from(self.backlog).unwrap_or(i32::MAX))?;
         socket.set_nonblocking(true)?;
-        Ok(socket.into())
+        Ok(socket)
     }
 }
 

@@ -322,6 +322,12 @@ impl Session {
         }
     }
 
+    /// Whether TLS is still to agree on keys: what is received then takes far longer to be opened
+    /// than anything that follows.
+    pub fn is_securing(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+    }
+
     /// What TLS agreed on with the peer; `None` without TLS or before its handshake is over.
     pub fn tls_facts(&self) -> Option<TlsFacts> {
         self.tls.as_ref()?.facts()

@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use crate::buffer::ReceiveBuffer;
 use crate::driver::{
-    Completion, ConnectTarget, Driver, ListenerId, SocketId, Submission, Transport, Waker,
+    Completion, ConnectTarget, Driver, ListenerId, SocketId, Submission, Transport, WakeEvent,
+    Waker,
 };
 use crate::epoll::EpollDriver;
 use crate::time::Time;
@@ -81,8 +82,13 @@ impl SystemDriver {
     /// Makes the driver that was chosen, for the calling thread. With `Auto` it is epoll where
     /// there can be no ring; [`why_not_io_uring`] then tells the reason.
     pub fn new(choice: DriverChoice) -> io::Result<Self> {
-        let epoll = || EpollDriver::new().map(Self::Epoll);
-        let ring = || UringDriver::new().map(Self::IoUring);
+        Self::with_event(choice, &WakeEvent::new()?)
+    }
+
+    /// The same with what its wakers write to.
+    pub fn with_event(choice: DriverChoice, event: &WakeEvent) -> io::Result<Self> {
+        let epoll = || EpollDriver::with_event(event.clone()).map(Self::Epoll);
+        let ring = || UringDriver::with_event(event.clone()).map(Self::IoUring);
         match choice {
             DriverChoice::Epoll => epoll(),
             DriverChoice::IoUring => ring().map_err(explained),

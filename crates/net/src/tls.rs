@@ -4,6 +4,7 @@
 //! rustls shakes hands, resumes and checks certificates, all of it behind [`Records`]; then a
 //! record layer of our own can take its place.
 
+mod certificates;
 mod client;
 mod connection;
 mod error;
@@ -18,11 +19,12 @@ use std::sync::Arc;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{self, cipher_suite};
 
+pub use certificates::CertificateFiles;
 pub use client::{ClientTls, NameCheck, Trust};
 pub use error::TlsError;
 pub use facts::{CertificateKey, TlsFacts};
 pub(crate) use records::Records;
-pub use server::{ServerTls, TlsRecords, TlsVersions};
+pub use server::{ClientCertificates, ServerTls, ServerTlsRules, TlsRecords, TlsVersions};
 
 /// The cipher suites in our order: AES-128 first, it is the fastest where the processor has AES
 /// instructions, and as good as AES-256 for this purpose.

@@ -23,7 +23,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use slab::Slab;
@@ -31,8 +30,8 @@ use slab::Slab;
 use crate::buffer::{BufferPool, ReceiveBuffer, Storage};
 use crate::connect::connect;
 use crate::driver::{
-    Completion, ConnectTarget, Driver, ListenerId, SocketId, Submission, Transport, Waker,
-    WakerKind,
+    Completion, ConnectTarget, Driver, ListenerId, SocketId, Submission, Transport, WakeEvent,
+    Waker, WakerKind,
 };
 use crate::time::Time;
 use accept::Listener;
@@ -73,8 +72,12 @@ impl UringDriver {
     /// Makes the ring and its waker. The error tells whether the kernel is too old (EINVAL, ENOSYS)
     /// or does not allow it (EPERM).
     pub fn new() -> io::Result<Self> {
+        Self::with_event(WakeEvent::new()?)
+    }
+
+    /// The same with what its wakers write to.
+    pub fn with_event(WakeEvent(event): WakeEvent) -> io::Result<Self> {
         let mut ring = Ring::new()?;
-        let event = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         ring.poll_always(&event, POLL_IN, Token::Wake);
         // Without the right to set it, waits are up to 50 us late; that is no reason to fail.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));

@@ -1,6 +1,7 @@
 //! The life of a server: load everything, listen, serve, stop.
 
 use std::net::{Ipv6Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -9,8 +10,8 @@ use std::time::Duration;
 
 use moonwire_lua::{STACK_BYTES, Standalone};
 use moonwire_net::{
-    Driver, DriverChoice, ListenOptions, ServerTls, SystemDriver, TlsRecords, TlsVersions,
-    why_not_io_uring,
+    Driver, DriverChoice, ListenOptions, Portal, PortalExit, ServerTls, ServerTlsRules,
+    SystemDriver, WakeEvent, leave_descriptor_table, why_not_io_uring,
 };
 use tracing::{error, info, warn};
 
@@ -36,7 +37,7 @@ pub struct Server {
 impl Server {
     /// Loads everything that a start would load, and serves nobody.
     pub fn check(config: &Config) -> Result<(), ServerError> {
-        load_tls(config.tls.as_ref(), config.tls_versions, config.tls_records)?;
+        load_tls(config.tls.as_ref(), &config.tls_rules)?;
         outgoing(&config.client_tls)?;
         for service in &config.services {
             check_service(service)?;
@@ -53,13 +54,13 @@ impl Server {
         let Config {
             listen,
             workers,
+            connections,
             driver,
             acl,
             on_broken_service,
             connection_weight,
             tls,
-            tls_versions,
-            tls_records,
+            tls_rules,
             client_tls,
             limits,
             services,
@@ -67,10 +68,12 @@ impl Server {
             shipped,
             ..
         } = config;
-        let tls = load_tls(tls.as_ref(), tls_versions, tls_records)?;
+        let tls = load_tls(tls.as_ref(), &tls_rules)?;
         let outgoing = outgoing(&client_tls)?;
         process::prepare();
-        let (addresses, listeners) = bind(&listen, workers, &limits)?;
+        let has_own_tables = connections.is_some_and(process::needs_own_tables);
+        let site = Site::reserve(&listen, &limits)?;
+        let (portals, exits) = portals(workers, has_own_tables)?;
         let shared = Shared::new(
             services,
             standalone,
@@ -82,6 +85,7 @@ impl Server {
         );
         let shared = Arc::new(Shared {
             connection_weight,
+            portals,
             outgoing: Arc::new(outgoing),
             ..shared
         });
@@ -89,7 +93,12 @@ impl Server {
         let mut background = Background::default();
         // What they make is there before the first client.
         background.start(&shared, false)?;
-        let threads = start_workers(listeners, driver, &shared)?;
+        let threads = start_workers(&site.listen, driver, exits, &shared)?;
+        let Site {
+            addresses, places, ..
+        } = site;
+        // Those that listen there hold it now.
+        drop(places);
         background.start(&shared, true)?;
         order.disarm();
         // Every virtual machine has read its code.
@@ -167,20 +176,26 @@ impl Server {
 /// How long standalone services have to end once a worker has failed.
 const DEFECT_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Starts one worker for each set of listeners, and waits until all of them serve.
+/// Starts the workers, and waits until all of them serve.
 fn start_workers(
-    listeners: Vec<Vec<TcpListener>>,
+    listen: &[(SocketAddr, ListenOptions)],
     driver: DriverChoice,
+    exits: Vec<Option<PortalExit>>,
     shared: &Arc<Shared>,
 ) -> Result<Vec<JoinHandle<std::io::Result<()>>>, ServerError> {
     let (ready, readiness) = channel();
-    let mut threads = Vec::with_capacity(listeners.len());
-    let mut starts = Vec::with_capacity(listeners.len());
-    for (worker, listeners) in listeners.into_iter().enumerate() {
+    let mut threads = Vec::with_capacity(exits.len());
+    let mut starts = Vec::with_capacity(exits.len());
+    // Made before any thread leaves the table, so that all know them.
+    let events: Result<Vec<_>, _> = exits.iter().map(|_| WakeEvent::new()).collect();
+    let events = events.map_err(ServerError::Worker)?;
+    for (worker, (arrivals, event)) in exits.into_iter().zip(events).enumerate() {
         let (start, started) = channel();
         let member = Member {
             worker,
             driver,
+            event,
+            listen: listen.to_vec(),
             shared: Arc::clone(shared),
             ready: ready.clone(),
             started,
@@ -188,7 +203,7 @@ fn start_workers(
         let thread = Builder::new()
             .stack_size(STACK_BYTES)
             .name(format!("worker-{worker}"))
-            .spawn(move || member.live(listeners))
+            .spawn(move || member.live(arrivals))
             .map_err(ServerError::Worker)?;
         threads.push(thread);
         starts.push(start);
@@ -196,6 +211,22 @@ fn start_workers(
     drop(ready);
     start_together(&readiness, starts)?;
     Ok(threads)
+}
+
+/// For each worker with a table of descriptors of its own, both ends of the way into it.
+fn portals(
+    workers: usize,
+    has_own_tables: bool,
+) -> Result<(Vec<Portal>, Vec<Option<PortalExit>>), ServerError> {
+    if !has_own_tables {
+        return Ok((
+            Vec::new(),
+            std::iter::repeat_with(|| None).take(workers).collect(),
+        ));
+    }
+    info!("each of {workers} workers has a table of descriptors of its own");
+    let made = (0..workers).map(|_| Portal::new().map(|(portal, exit)| (portal, Some(exit))));
+    made.collect::<Result<_, _>>().map_err(ServerError::Worker)
 }
 
 /// Lets the workers begin once all are ready. Those that wait for a start that does not come end by
@@ -225,6 +256,16 @@ impl Stopper {
     /// Gives the order. Further ones change nothing.
     pub fn stop(&self) {
         self.shared.stop();
+    }
+
+    /// Reads the files of the certificates again, for later handshakes; connections stay as they
+    /// are. The number of certificates, or a sentence that says why everything is as it was.
+    pub fn reload_certificates(&self) -> Result<usize, String> {
+        let Some(tls) = &self.shared.tls else {
+            return Ok(0);
+        };
+        tls.reload().map_err(|error| error.to_string())?;
+        Ok(tls.certificate_files())
     }
 
     /// How long the server waits for its clients after the order.
@@ -274,6 +315,10 @@ impl Drop for StopUnlessStarted {
 struct Member {
     worker: usize,
     driver: DriverChoice,
+    /// What wakes it.
+    event: WakeEvent,
+    /// Where it listens, and how.
+    listen: Vec<(SocketAddr, ListenOptions)>,
     shared: Arc<Shared>,
     /// Where it says that it is ready, or why it cannot be.
     ready: Sender<Result<(), ServerError>>,
@@ -282,7 +327,7 @@ struct Member {
 }
 
 impl Member {
-    fn live(self, listeners: Vec<TcpListener>) -> std::io::Result<()> {
+    fn live(self, arrivals: Option<PortalExit>) -> std::io::Result<()> {
         let others = Stopper {
             shared: Arc::clone(&self.shared),
         };
@@ -290,8 +335,8 @@ impl Member {
             others,
             worker: self.worker,
         };
-        let mut worker = match self.prepare() {
-            Ok(worker) => worker,
+        let (mut worker, listeners) = match self.prepare(arrivals) {
+            Ok(prepared) => prepared,
             Err(error) => {
                 let _ = self.ready.send(Err(error));
                 return Ok(());
@@ -308,8 +353,19 @@ impl Member {
     }
 
     /// Virtual machines and drivers stay on the thread that made them.
-    fn prepare(&self) -> Result<Worker<SystemDriver>, ServerError> {
+    fn prepare(
+        &self,
+        arrivals: Option<PortalExit>,
+    ) -> Result<(Worker<SystemDriver>, Vec<TcpListener>), ServerError> {
+        if arrivals.is_some() {
+            leave_descriptor_table().map_err(ServerError::Worker)?;
+        }
         let driver = self.make_driver()?;
+        let listeners = self.listen.iter().map(|(addr, options)| {
+            let refused = |error| ServerError::Listen { addr: *addr, error };
+            options.listen(*addr).map_err(refused)
+        });
+        let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
         self.shared.limits.spare_buffers.keep_on_this_thread();
         self.shared.mailboxes[self.worker].set_waker(driver.waker());
         self.shared.broadcasts[self.worker].set_waker(driver.waker());
@@ -317,19 +373,19 @@ impl Member {
         let workers = self.shared.mailboxes.len();
         let is_due = |service| self.shared.steps.wait(service, workers, &self.shared.stop);
         let scripts = Scripts::start(&self.shared, self.worker, workers, is_due)?;
-        Ok(Worker::new(
-            self.worker,
-            driver,
-            scripts,
-            Arc::clone(&self.shared),
-        ))
+        let shared = Arc::clone(&self.shared);
+        let mut worker = Worker::new(self.worker, driver, scripts, shared);
+        if let Some(arrivals) = arrivals {
+            worker.receive_from(arrivals);
+        }
+        Ok((worker, listeners))
     }
 }
 
 impl Member {
     /// Says once what the choice has come to.
     fn make_driver(&self) -> Result<SystemDriver, ServerError> {
-        let made = SystemDriver::new(self.driver);
+        let made = SystemDriver::with_event(self.driver, &self.event);
         let driver = made.map_err(|error| ServerError::Driver {
             driver: self.driver.name(),
             error,
@@ -369,34 +425,41 @@ impl Drop for StopOthers {
     }
 }
 
-/// One listener for each worker at each address: by worker.
-fn bind(
-    listen: &[SocketAddr],
-    workers: usize,
-    limits: &Limits,
-) -> Result<(Vec<SocketAddr>, Vec<Vec<TcpListener>>), ServerError> {
-    let mut addresses = Vec::with_capacity(listen.len());
-    let mut listeners: Vec<Vec<TcpListener>> = (0..workers).map(|_| Vec::new()).collect();
-    for addr in listen {
-        let options = listen_options(addr, listen, limits);
-        let refused = |error| ServerError::Listen { addr: *addr, error };
-        if addr.port() != 0 {
-            // With SO_REUSEPORT alone, a second server of the same user would silently share it.
-            let alone = ListenOptions {
-                reuse_port: false,
-                ..options
-            };
-            alone.listen(*addr).map_err(refused)?;
+/// The addresses, kept from others until the workers listen there, each by itself.
+struct Site {
+    /// Where clients can connect, with real ports.
+    addresses: Vec<SocketAddr>,
+    listen: Vec<(SocketAddr, ListenOptions)>,
+    /// Bound, and not listening.
+    places: Vec<OwnedFd>,
+}
+
+impl Site {
+    fn reserve(listen: &[SocketAddr], limits: &Limits) -> Result<Self, ServerError> {
+        let mut site = Self {
+            addresses: Vec::with_capacity(listen.len()),
+            listen: Vec::with_capacity(listen.len()),
+            places: Vec::with_capacity(listen.len()),
+        };
+        for addr in listen {
+            let options = listen_options(addr, listen, limits);
+            let refused = |error| ServerError::Listen { addr: *addr, error };
+            if addr.port() != 0 {
+                // With SO_REUSEPORT alone, a second server of the same user would silently share
+                // it.
+                let alone = ListenOptions {
+                    reuse_port: false,
+                    ..options
+                };
+                alone.listen(*addr).map_err(refused)?;
+            }
+            let (place, real) = options.bind(*addr).map_err(refused)?;
+            site.addresses.push(real);
+            site.listen.push((real, options));
+            site.places.push(place);
         }
-        let mut real = *addr;
-        for listeners in &mut listeners {
-            let listener = options.listen(real).map_err(refused)?;
-            real = listener.local_addr().map_err(refused)?;
-            listeners.push(listener);
-        }
-        addresses.push(real);
+        Ok(site)
     }
-    Ok((addresses, listeners))
 }
 
 fn listen_options(addr: &SocketAddr, listen: &[SocketAddr], limits: &Limits) -> ListenOptions {
@@ -416,19 +479,14 @@ fn unless_zero(bytes: usize) -> Option<usize> {
     (bytes > 0).then_some(bytes)
 }
 
-fn load_tls(
-    tls: Option<&Tls>,
-    versions: TlsVersions,
-    records: TlsRecords,
-) -> Result<Option<ServerTls>, ServerError> {
+fn load_tls(tls: Option<&Tls>, rules: &ServerTlsRules) -> Result<Option<ServerTls>, ServerError> {
     let loaded = match tls {
         None => return Ok(None),
-        Some(Tls::SelfSigned) => ServerTls::self_signed(),
-        Some(Tls::Files { cert, key }) => ServerTls::from_pem(cert, key),
+        Some(Tls::SelfSigned) => ServerTls::self_signed_with(rules),
+        Some(Tls::Files(files)) => ServerTls::from_files(files, rules),
     };
     loaded
-        .and_then(|tls| tls.limited_to(versions))
-        .map(|tls| Some(tls.with_records(records)))
+        .map(Some)
         .map_err(|error| ServerError::Tls(error.to_string()))
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use moonwire_lua::{Broker, ScriptError, StopFlag};
-use moonwire_net::{ServerTls, SessionLimits, Waker};
+use moonwire_net::{Portal, ServerTls, SessionLimits, Waker};
 
 use crate::acl::Acl;
 use crate::config::{FRAME_HEADER_BYTES_MAX, Limits, OnBrokenService, Service, StandaloneService};
@@ -50,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) sources: Sources,
     /// By worker.
     pub(crate) mailboxes: Vec<Mailbox<Letter, Waker>>,
+    /// By worker: the way for connections into its table of descriptors. Empty where all share one.
+    pub(crate) portals: Vec<Portal>,
     /// By worker: what is broadcast by other threads.
     pub(crate) broadcasts: Vec<Mailbox<Broadcast, Waker>>,
     /// By worker: what callbacks on other threads came to.
@@ -110,6 +112,7 @@ impl Shared {
             service_limits,
             sources: Sources::new(&limits, workers),
             tls,
+            portals: Vec::new(),
             mailboxes: std::iter::repeat_with(mailbox).take(workers).collect(),
             broadcasts: std::iter::repeat_with(broadcasts).take(workers).collect(),
             done: std::iter::repeat_with(done).take(workers).collect(),

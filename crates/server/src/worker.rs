@@ -16,6 +16,7 @@ mod hook;
 mod ledger;
 mod resident;
 mod scripts;
+mod securing;
 mod subscriptions;
 mod threaded;
 
@@ -25,8 +26,8 @@ use std::sync::Arc;
 
 use moonwire_lua::Effects;
 use moonwire_net::{
-    Completion, Driver, Flushed, ListenerId, Plaintext, Session, SocketId, Time, Timers, Transport,
-    compressor_bytes, spare_buffer_bytes,
+    Completion, Driver, Flushed, ListenerId, Plaintext, PortalExit, Session, SocketId, Time,
+    Timers, Transport, compressor_bytes, spare_buffer_bytes,
 };
 use moonwire_proto::WORK_PER_CALL;
 use tracing::warn;
@@ -43,6 +44,7 @@ use ledger::Ledger;
 pub(crate) use resident::log_failure;
 use scripts::Place;
 pub(crate) use scripts::{Scripts, check_service};
+use securing::Securing;
 use subscriptions::Subscriptions;
 pub(crate) use threaded::Done;
 
@@ -52,6 +54,8 @@ pub(crate) struct Worker<D: Driver> {
     scripts: Scripts,
     desk: Desk,
     listeners: Vec<ListenerId>,
+    /// Where connections of other workers come from, if it has a table of descriptors of its own.
+    arrivals: Option<PortalExit>,
     /// Where TLS records are opened; free between two received buffers.
     plaintext: Plaintext,
     /// What the last callback wants done; empty between two callbacks.
@@ -92,6 +96,8 @@ struct Desk {
     ledger: Ledger,
     /// The handshakes that are not over.
     handshakes: Handshakes,
+    /// Those of TLS among them that wait for a later turn.
+    securing: Securing,
     /// The owner that the next hand-over goes to, counted over all services.
     rotation: usize,
 }
@@ -128,6 +134,7 @@ impl<D: Driver> Worker<D> {
             fanouts: Fanouts::default(),
             ledger: Ledger::default(),
             handshakes: Handshakes::default(),
+            securing: Securing::default(),
             rotation: worker,
         };
         Self {
@@ -135,10 +142,16 @@ impl<D: Driver> Worker<D> {
             scripts,
             desk,
             listeners: Vec::new(),
+            arrivals: None,
             plaintext: Plaintext::new(),
             effects: Effects::new(),
             phase: Phase::Serving,
         }
+    }
+
+    /// Takes connections of other workers out of there.
+    pub(crate) fn receive_from(&mut self, arrivals: PortalExit) {
+        self.arrivals = Some(arrivals);
     }
 
     /// Accepts connections from a listening socket.
@@ -169,6 +182,7 @@ impl<D: Driver> Worker<D> {
     pub(crate) fn turn(&mut self) -> std::io::Result<()> {
         let until = self.wait_until();
         self.go_on();
+        self.secure();
         self.send_fanouts();
         self.driver.wait(until)?;
         self.desk.stats.turns.add(1);
@@ -218,7 +232,8 @@ impl<D: Driver> Worker<D> {
     }
 
     fn wait_until(&mut self) -> Option<Time> {
-        if !self.desk.unread.is_empty() || !self.desk.fanouts.is_empty() {
+        let is_behind = !self.desk.unread.is_empty() || self.desk.securing.is_waiting();
+        if is_behind || !self.desk.fanouts.is_empty() {
             return Some(Time::default());
         }
         let deadline = self.desk.timers.next_deadline();

@@ -143,6 +143,11 @@ impl Programs {
         })
     }
 
+    /// Where `moonwire` is.
+    pub(crate) fn program(&self) -> PathBuf {
+        self.release.join("moonwire")
+    }
+
     fn moonwire(&self, core: Option<u8>) -> Command {
         pinned(core, self.release.join("moonwire").as_os_str())
     }

@@ -8,6 +8,7 @@ use moonwire_load::quantity;
 
 use super::agent::AgentArgs;
 use super::null::NullServerArgs;
+use super::start::StartArgs;
 use crate::output::OUT_VARIABLE;
 
 /// Measure contestants side by side, in one run on one machine.
@@ -34,6 +35,7 @@ pub(super) enum Scenario {
     /// Servers with an amplifying service are sent a message for that, too. A proxy stands in front
     /// of two servers and must reach both; a client sends messages for two seconds.
     Check(CheckArgs),
+    Start(StartArgs),
     PayloadDoubling(Box<DoublingArgs>),
     /// Messages at fixed intervals, four replies to each: the benchmark of uwebsocket-benchmark
     Latency(Box<BattleArgs>),

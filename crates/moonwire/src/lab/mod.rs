@@ -6,6 +6,7 @@ mod battle;
 mod check;
 mod list;
 mod null;
+mod start;
 mod watch;
 
 use std::net::SocketAddr;
@@ -29,6 +30,7 @@ pub(crate) fn run(args: &LabArgs) -> Result<Exit> {
     match &args.scenario {
         Scenario::List { json } => list::run(&roster, *json),
         Scenario::Check(args) => check::run(args, &roster),
+        Scenario::Start(args) => start::run(args, &roster),
         Scenario::PayloadDoubling(args) => doubling(args, &roster),
         Scenario::Latency(args) => battle::run_shipped("latency", args, &roster),
         Scenario::BattleShortlived(args) => battle::run_shipped("battle-shortlived", args, &roster),

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use moonwire_load::{NullServer, null_server, quantity};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use moonwire_load::{DriverChoice, NullServer, null_server, quantity, raw_echo};
 
 use super::place;
 use crate::exit::Exit;
@@ -28,6 +29,16 @@ pub(super) struct NullServerArgs {
     /// Replies to each message on /amplify
     #[arg(long, value_name = "N", default_value = "4", value_parser = quantity::count_u32)]
     replies: u32,
+    /// How it asks the kernel for its sockets: epoll, io_uring or auto
+    #[arg(long, value_name = "NAME", env = "MOONWIRE_DRIVER", default_value = "epoll",
+          hide_possible_values = true,
+          value_parser = PossibleValuesParser::new(DriverChoice::NAMES)
+              .try_map(|name| name.parse::<DriverChoice>()))]
+    driver: DriverChoice,
+    /// Give back the bytes that come without a look at them, for a generator with --no-mask: the
+    /// floor of any server
+    #[arg(long, conflicts_with_all = ["cert", "replies"])]
+    raw: bool,
 }
 
 /// Serves until it is interrupted.
@@ -36,11 +47,17 @@ pub(super) fn run(args: &NullServerArgs) -> Result<Exit> {
         listen: args.listen,
         tls: args.cert.clone().zip(args.key.clone()),
         replies: args.replies,
+        driver: args.driver,
     };
     let stop = signals::stop_on_interrupt()?;
-    null_server(&server, &stop, &mut |address| {
+    let mut on_listening = |address| {
         // Whoever does not read this does not need it.
-        let _ = writeln!(std::io::stdout(), "listening on {address}");
-    })?;
+        let _ = writeln!(std::io::stdout(), "listening on ws://{address}");
+    };
+    if args.raw {
+        raw_echo(args.listen, args.driver, &stop, &mut on_listening)?;
+    } else {
+        null_server(&server, &stop, &mut on_listening)?;
+    }
     Ok(Exit::Success)
 }

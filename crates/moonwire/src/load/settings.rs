@@ -6,6 +6,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use moonwire_load::{
     Arrival, ConnectGroup, DeflateOffer, FanOut, FragmentShare, Pacing, PayloadSource, RateStages,
     Reconnect, Settings, Slo, Stop, Target, TimeUnit as LoadTimeUnit, WebSocketVersion, Workload,
+    workers_needed,
 };
 
 use super::args::{ConnectionArgs, LoadArgs, MessageArgs, PacingArgs, Payload, TimeUnit};
@@ -30,7 +31,9 @@ pub(super) fn resolve(args: &LoadArgs) -> Result<Settings> {
     Ok(Settings {
         targets,
         connections: small(connections.connections, "-c")?,
-        threads: small(connections.threads.unwrap_or_else(threads_default), "-t")?,
+        threads: small(threads(args), "-t")?,
+        driver: connections.driver,
+        tls_records: connections.tls_records,
         connect_concurrency: match (connections.conn_concurrency, connections.conn_rate) {
             // A rate that handshakes in flight held back would not be the rate asked for.
             (Some(0), _) | (None, Some(_)) => u32::MAX,
@@ -79,6 +82,22 @@ pub(super) fn resolve(args: &LoadArgs) -> Result<Settings> {
         slo,
         ..Settings::default()
     })
+}
+
+/// As many as were asked for; else one core is left to the server, and there are enough to hold
+/// all connections.
+fn threads(args: &LoadArgs) -> u64 {
+    let ConnectionArgs {
+        connections,
+        open_max,
+        threads,
+        ..
+    } = args.connections;
+    let all = connections.saturating_mul(args.urls.len() as u64);
+    let open = open_max
+        .filter(|limit| *limit > 0)
+        .map_or(all, |limit| limit.min(all));
+    threads.unwrap_or_else(|| threads_default().max(workers_needed(open)))
 }
 
 fn fragments(shares: Option<&str>) -> Result<Vec<FragmentShare>> {

@@ -15,6 +15,7 @@ mod harness;
 
 mod lab;
 mod nginx;
+mod tls;
 
 #[test]
 fn a_python_client_echoes() {

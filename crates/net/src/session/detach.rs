@@ -3,6 +3,7 @@
 use std::io;
 
 use super::Session;
+use crate::descriptors::{Portal, PortalExit};
 use crate::driver::{Driver, Transport};
 
 /// A connection between two drivers: its descriptor, its TLS and protocol state, what was read and
@@ -51,6 +52,19 @@ impl Session {
 }
 
 impl DetachedSession {
+    /// Sends its socket to a thread with a table of descriptors of its own. The error is that there
+    /// is no room; the connection is closed then.
+    pub fn pass(self, portal: &Portal) -> io::Result<Self> {
+        let transport = self.transport.pass(portal).map_err(|(_, error)| error)?;
+        Ok(Self { transport, ..self })
+    }
+
+    /// Takes its socket out of the portal, if it came through one: before it is attached.
+    pub fn arrive(self, exit: &mut PortalExit) -> io::Result<Self> {
+        let transport = self.transport.arrive(exit)?;
+        Ok(Self { transport, ..self })
+    }
+
     /// The session, to be looked at: its peer, the request that waits for an answer.
     pub fn session(&self) -> &Session {
         &self.session

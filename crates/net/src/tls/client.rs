@@ -11,8 +11,9 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
 };
 
+use super::certificates::certificates;
 use super::error::TlsError;
-use super::server::{TlsRecords, TlsVersions, certificates};
+use super::server::{TlsRecords, TlsVersions};
 
 /// A client's rules; cheap to clone, shared by all its connections.
 ///

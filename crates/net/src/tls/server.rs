@@ -1,25 +1,51 @@
 //! The server's end of TLS.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::Ticketer;
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::NoServerSessionStorage;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
+use rustls::{RootCertStore, ServerConfig};
 use rustls::{SupportedProtocolVersion, version};
 
+use super::certificates::{self, CertificateFiles, Certificates};
 use super::error::TlsError;
 
-/// A server's certificate, key and rules; cheap to clone, shared by all its connections.
+/// A server's certificates, keys and rules; cheap to clone, shared by all its connections.
 #[derive(Clone, Debug)]
 pub struct ServerTls {
     pub(super) config: Arc<ServerConfig>,
+    certificates: Arc<Certificates>,
+    /// Where they are read from again; none if they were made here.
+    files: Arc<[CertificateFiles]>,
     /// The development certificate in PEM, if it is one.
     self_signed: Option<Arc<str>>,
     pub(super) records: TlsRecords,
+}
+
+/// How a server is to speak TLS, apart from its certificates.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ServerTlsRules {
+    /// Which versions.
+    pub versions: TlsVersions,
+    /// Who opens and seals records.
+    pub records: TlsRecords,
+    /// Whose certificates clients have to show; None: they are not asked for any.
+    pub clients: Option<ClientCertificates>,
+}
+
+/// What clients have to show for themselves (mutual TLS).
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ClientCertificates {
+    /// The authorities that sign their certificates, in PEM.
+    pub authorities: PathBuf,
+    /// Whether a client without one is refused; if not, one that is shown must be valid all the
+    /// same.
+    pub is_required: bool,
 }
 
 /// Who opens and seals the records of TLS 1.3 after the handshake; those of 1.2 are rustls's.
@@ -30,6 +56,23 @@ pub enum TlsRecords {
     /// rustls.
     #[default]
     Rustls,
+}
+
+impl TlsRecords {
+    /// All of them, as they are written.
+    pub const NAMES: [&'static str; 2] = ["own", "rustls"];
+}
+
+impl FromStr for TlsRecords {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "own" => Ok(Self::Own),
+            "rustls" => Ok(Self::Rustls),
+            _ => Err("it is own or rustls".to_owned()),
+        }
+    }
 }
 
 /// Which versions of TLS an end speaks.
@@ -57,63 +100,33 @@ impl TlsVersions {
 }
 
 impl ServerTls {
-    /// The same with other records.
-    #[must_use]
-    pub fn with_records(self, records: TlsRecords) -> Self {
-        Self { records, ..self }
-    }
-
-    /// The same with other versions than both.
-    pub fn limited_to(self, versions: TlsVersions) -> Result<Self, TlsError> {
-        let resolver = Arc::clone(&self.config.cert_resolver);
-        if versions == TlsVersions::Both {
-            return Ok(self);
-        }
-        let config = ServerConfig::builder_with_provider(super::provider())
-            .with_protocol_versions(versions.supported())?
-            .with_no_client_auth()
-            .with_cert_resolver(resolver);
-        Ok(Self {
-            config: Arc::new(with_our_rules(config)?),
-            ..self
-        })
-    }
-
-    /// Takes the certificate (with those of intermediate authorities after it) and its key from
-    /// PEM files. An error names the file.
+    /// Takes one certificate and its key from PEM files. An error names the file.
     pub fn from_pem(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
-        let chain = certificates(certificate)?;
-        let content = read(key)?;
-        let private_key = PrivateKeyDer::from_pem_slice(&content).map_err(|error| {
-            let problem = if matches!(error, pem::Error::NoItemsFound) {
-                "there is no private key in it".to_owned()
-            } else {
-                format!("the private key cannot be read: {error}")
-            };
-            TlsError::Content {
-                path: key.to_owned(),
-                problem,
-            }
-        })?;
-        Self::new(chain, private_key, None).map_err(|error| {
-            if let TlsError::Protocol(rustls::Error::InconsistentKeys(_)) = error {
-                let problem = format!("it is not the key of {}", certificate.display());
-                return TlsError::Content {
-                    path: key.to_owned(),
-                    problem,
-                };
-            }
-            let problem = format!("it cannot be used with {}: {error}", key.display());
-            TlsError::Content {
-                path: certificate.to_owned(),
-                problem,
-            }
-        })
+        let files = CertificateFiles {
+            certificate: certificate.to_owned(),
+            key: key.to_owned(),
+        };
+        Self::from_files(&[files], &ServerTlsRules::default())
+    }
+
+    /// Takes all certificates from their files, at least one. A client that names a server is shown
+    /// the first one that is valid for that name, and others the first of all.
+    pub fn from_files(
+        files: &[CertificateFiles],
+        rules: &ServerTlsRules,
+    ) -> Result<Self, TlsError> {
+        let certificates = certificates::load(files)?;
+        Self::new(certificates, files, None, rules)
     }
 
     /// Makes a new certificate for localhost, 127.0.0.1 and ::1 that nobody trusts: for
     /// development and tests.
     pub fn self_signed() -> Result<Self, TlsError> {
+        Self::self_signed_with(&ServerTlsRules::default())
+    }
+
+    /// The same by other rules.
+    pub fn self_signed_with(rules: &ServerTlsRules) -> Result<Self, TlsError> {
         let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
         let made = rcgen::generate_simple_self_signed(names).map_err(TlsError::SelfSigned)?;
         let pem: Arc<str> = made.cert.pem().into();
@@ -122,7 +135,29 @@ impl ServerTls {
             path: "the development certificate".into(),
             problem: problem.to_owned(),
         })?;
-        Self::new(vec![made.cert.der().clone()], key, Some(pem))
+        let chain = vec![made.cert.der().clone()];
+        let certificate = CertifiedKey::from_der(chain, key, &super::provider())?;
+        Self::new(vec![certificate], &[], Some(pem), rules)
+    }
+
+    /// Reads the files again: later handshakes are made with what is in them now, and connections
+    /// stay as they are. After an error everything is as it was.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        if !self.files.is_empty() {
+            self.certificates.exchange(certificates::load(&self.files)?);
+        }
+        Ok(())
+    }
+
+    /// How many certificates it reads from files.
+    pub fn certificate_files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// The same with other records.
+    #[must_use]
+    pub fn with_records(self, records: TlsRecords) -> Self {
+        Self { records, ..self }
     }
 
     /// The development certificate in PEM, for clients that are to trust it; None if the
@@ -132,37 +167,50 @@ impl ServerTls {
     }
 
     fn new(
-        chain: Vec<CertificateDer<'static>>,
-        key: PrivateKeyDer<'static>,
+        certificates: Vec<CertifiedKey>,
+        files: &[CertificateFiles],
         self_signed: Option<Arc<str>>,
+        rules: &ServerTlsRules,
     ) -> Result<Self, TlsError> {
-        let config = ServerConfig::builder_with_provider(super::provider())
-            .with_protocol_versions(TlsVersions::Both.supported())?
-            .with_no_client_auth()
-            .with_single_cert(chain, key)?;
+        let certificates = Arc::new(Certificates::new(certificates));
+        let builder = ServerConfig::builder_with_provider(super::provider())
+            .with_protocol_versions(rules.versions.supported())?;
+        let builder = match &rules.clients {
+            None => builder.with_no_client_auth(),
+            Some(clients) => builder.with_client_cert_verifier(verifier(clients)?),
+        };
+        let resolver = Arc::clone(&certificates);
+        let config = with_our_rules(builder.with_cert_resolver(resolver))?;
         Ok(Self {
-            config: Arc::new(with_our_rules(config)?),
+            config: Arc::new(config),
+            certificates,
+            files: files.into(),
             self_signed,
-            records: TlsRecords::default(),
+            records: rules.records,
         })
     }
 }
 
-impl TlsRecords {
-    /// All of them, as they are written.
-    pub const NAMES: [&'static str; 2] = ["own", "rustls"];
-}
-
-impl FromStr for TlsRecords {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        match name {
-            "own" => Ok(Self::Own),
-            "rustls" => Ok(Self::Rustls),
-            _ => Err("it is own or rustls".to_owned()),
-        }
+fn verifier(clients: &ClientCertificates) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let ClientCertificates {
+        authorities,
+        is_required,
+    } = clients;
+    let problem = |problem: String| TlsError::Content {
+        path: authorities.clone(),
+        problem,
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates::certificates(authorities)? {
+        let added = roots.add(certificate);
+        added.map_err(|error| problem(format!("it holds no authority: {error}")))?;
     }
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), super::provider());
+    let builder = match is_required {
+        true => builder,
+        false => builder.allow_unauthenticated(),
+    };
+    builder.build().map_err(|error| problem(error.to_string()))
 }
 
 fn with_our_rules(mut config: ServerConfig) -> Result<ServerConfig, TlsError> {
@@ -177,26 +225,4 @@ fn with_our_rules(mut config: ServerConfig) -> Result<ServerConfig, TlsError> {
     // For our own record layer.
     config.enable_secret_extraction = true;
     Ok(config)
-}
-
-/// The certificates in a PEM file; at least one.
-pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let content = read(path)?;
-    let problem = |problem: String| TlsError::Content {
-        path: path.to_owned(),
-        problem,
-    };
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&content).collect();
-    let chain = chain.map_err(|error| problem(format!("it is not valid PEM: {error}")))?;
-    if chain.is_empty() {
-        return Err(problem("there is no certificate in it".to_owned()));
-    }
-    Ok(chain)
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
-    std::fs::read(path).map_err(|error| TlsError::File {
-        path: path.to_owned(),
-        error,
-    })
 }

@@ -115,6 +115,14 @@ fn what_was_agreed_on_is_known_with_whether_it_was_resumed() {
     }
 }
 
+fn of_versions(versions: TlsVersions) -> ServerTls {
+    let rules = ServerTlsRules {
+        versions,
+        ..ServerTlsRules::default()
+    };
+    ServerTls::self_signed_with(&rules).unwrap()
+}
+
 #[test]
 fn a_server_of_one_version_refuses_the_other() {
     let (tls12, tls13) = (&rustls::version::TLS12, &rustls::version::TLS13);
@@ -122,8 +130,7 @@ fn a_server_of_one_version_refuses_the_other() {
         (TlsVersions::Tls12, tls12, tls13),
         (TlsVersions::Tls13, tls13, tls12),
     ] {
-        let server = ServerTls::self_signed().unwrap();
-        let server = server.limited_to(versions).unwrap();
+        let server = of_versions(versions);
         let mut agreed = pair(&server, &client_of(spoken), "localhost");
         handshake(&mut agreed, 4096).unwrap();
         let mut refused = pair(&server, &client_of(refused), "localhost");
@@ -187,8 +194,7 @@ fn without_the_check_of_names_only_the_authority_counts() {
         let sentence = error.to_string();
         assert!(sentence.contains("was not accepted"), "{sentence}");
     }
-    let older = ServerTls::self_signed().unwrap();
-    let older = older.limited_to(TlsVersions::Tls12).unwrap();
+    let older = of_versions(TlsVersions::Tls12);
     let client = rules(TlsVersions::Tls13);
     assert!(handshake(&mut pair(&older, &client, "localhost"), 4096).is_err());
 }
@@ -377,4 +383,116 @@ fn a_handshake_message_without_end_is_an_error() {
         hello = vec![0];
     }
     assert!(failed, "after {sent} B");
+}
+
+/// A certificate for these names in a folder.
+fn written(folder: &Path, file: &str, names: &[&str]) -> CertificateFiles {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let made = rcgen::generate_simple_self_signed(names).unwrap();
+    let files = CertificateFiles {
+        certificate: folder.join(format!("{file}.crt")),
+        key: folder.join(format!("{file}.key")),
+    };
+    std::fs::write(&files.certificate, made.cert.pem()).unwrap();
+    std::fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
+    files
+}
+
+fn trusting(files: &CertificateFiles) -> ClientTls {
+    ClientTls::new(&Trust::Authorities(files.certificate.clone())).unwrap()
+}
+
+#[test]
+fn a_client_is_shown_the_certificate_of_the_server_that_it_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = written(folder.path(), "one", &["one.example", "127.0.0.1"]);
+    let two = written(folder.path(), "two", &["two.example", "*.two.example"]);
+    let rules = ServerTlsRules::default();
+    let server = ServerTls::from_files(&[one.clone(), two.clone()], &rules).unwrap();
+    for (trusted, name) in [
+        (&one, "one.example"),
+        (&two, "two.example"),
+        (&two, "any.two.example"),
+        // It names no server.
+        (&one, "127.0.0.1"),
+    ] {
+        handshake(&mut pair(&server, &trusting(trusted), name), 4096).unwrap();
+    }
+    // Nobody's name: the first of all, which is not for it.
+    let error = handshake(&mut pair(&server, &trusting(&one), "three.example"), 4096);
+    let sentence = error.unwrap_err().to_string();
+    assert!(
+        sentence.contains("not for three.example but for one.example"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn certificates_are_read_again_and_connections_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = ["localhost"];
+    let files = written(folder.path(), "server", &names);
+    let old = trusting(&files);
+    let server = ServerTls::from_files(std::slice::from_ref(&files), &ServerTlsRules::default());
+    let server = server.unwrap();
+    let mut held = pair(&server, &old, "localhost");
+    handshake(&mut held, 4096).unwrap();
+
+    // Half of a new pair: everything stays as it was.
+    let key = std::fs::read(&files.key).unwrap();
+    std::fs::write(&files.key, "no key").unwrap();
+    assert!(server.reload().is_err());
+    std::fs::write(&files.key, key).unwrap();
+    handshake(&mut pair(&server, &old, "localhost"), 4096).unwrap();
+
+    written(folder.path(), "server", &names);
+    // Of a clone, as a worker has it.
+    server.clone().reload().unwrap();
+    assert!(handshake(&mut pair(&server, &old, "localhost"), 4096).is_err());
+    handshake(&mut pair(&server, &trusting(&files), "localhost"), 4096).unwrap();
+    let (mut wire, mut plain) = (Vec::new(), Vec::new());
+    held.client.write(b"still here", &mut wire);
+    held.server.open(&mut wire, &mut plain, false).unwrap();
+    assert_eq!(plain, b"still here");
+}
+
+#[test]
+fn clients_show_certificates_where_they_have_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let (known, stranger) = (
+        written(folder.path(), "known", &["client"]),
+        written(folder.path(), "stranger", &["client"]),
+    );
+    let showing = |files: Option<&CertificateFiles>| {
+        let builder = rustls::ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .dangerous()
+            .with_custom_certificate_verifier(ClientTls::new(&Trust::Anyone).unwrap().verifier());
+        let config = match files {
+            None => builder.with_no_client_auth(),
+            Some(files) => {
+                use rustls::pki_types::PrivateKeyDer;
+                use rustls::pki_types::pem::PemObject;
+                let chain = certificates::certificates(&files.certificate).unwrap();
+                let key = PrivateKeyDer::from_pem_file(&files.key).unwrap();
+                builder.with_client_auth_cert(chain, key).unwrap()
+            }
+        };
+        ClientTls::with_config(config)
+    };
+    for is_required in [true, false] {
+        let rules = ServerTlsRules {
+            clients: Some(ClientCertificates {
+                authorities: known.certificate.clone(),
+                is_required,
+            }),
+            ..ServerTlsRules::default()
+        };
+        let server = ServerTls::self_signed_with(&rules).unwrap();
+        let outcome = |files| handshake(&mut pair(&server, &showing(files), "localhost"), 4096);
+        outcome(Some(&known)).unwrap();
+        assert_eq!(outcome(None).is_err(), is_required);
+        assert!(outcome(Some(&stranger)).is_err());
+    }
 }

@@ -4,22 +4,26 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use moonwire_net::{DriverChoice, TlsRecords, TlsVersions};
+use moonwire_net::{
+    CertificateFiles, ClientCertificates, DriverChoice, ServerTlsRules, TlsRecords, TlsVersions,
+};
 use toml::Spanned;
 use tracing_subscriber::EnvFilter;
 
 use super::acl::acl;
-use super::file::{ClientTlsTable, File, OneOrMany, ServerTable, TlsTable};
+use super::file::{CertificateTable, ClientTlsTable, File, OneOrMany, ServerTable, TlsTable};
 use super::limits::{Bounded, fit_memory, fit_write_queue, limits};
 use super::sentence::Text;
 use super::service::{Services, allowed_origins};
 use super::{Config, ConfigError, LogFormat, OnBrokenService, OutgoingTls, Overrides, Tls};
-use crate::handler;
+use crate::{handler, process};
 
 /// Reads and checks the whole of it.
 pub(super) fn config(text: &Text<'_>, overrides: &Overrides) -> Result<Config, ConfigError> {
     let file: File = toml::from_str(text.text).map_err(|error| text.refused(&error))?;
-    let workers = workers(text, &file.server, overrides)?;
+    let connections = connections(text, &file.server, overrides)?;
+    let workers = workers(text, &file.server, overrides, connections)?;
+    enough_workers(text, &file.server, workers, connections)?;
     let mut limits = limits(text, &file.limits)?;
     let on_broken_service = on_broken_service(text, &file.server)?;
     let origins = file.server.allowed_origins.as_deref().unwrap_or_default();
@@ -57,6 +61,7 @@ pub(super) fn config(text: &Text<'_>, overrides: &Overrides) -> Result<Config, C
             .into_iter()
             .collect(),
         workers,
+        connections,
         driver: driver(text, &file.server, overrides)?,
         acl: acl(text, &file.server.acl)?,
         on_broken_service,
@@ -64,13 +69,7 @@ pub(super) fn config(text: &Text<'_>, overrides: &Overrides) -> Result<Config, C
         log: log(text, &file.server)?,
         log_format: log_format(text, &file.server)?,
         tls: tls(text, file.tls.as_ref(), overrides)?,
-        tls_versions: tls_versions(
-            text,
-            file.tls
-                .as_ref()
-                .and_then(|table| table.get_ref().versions.as_ref()),
-        )?,
-        tls_records: tls_records(text, &file.server, overrides)?,
+        tls_rules: tls_rules(text, &file, overrides)?,
         client_tls: client_tls(text, &file.client_tls)?,
         limits,
         services,
@@ -79,15 +78,53 @@ pub(super) fn config(text: &Text<'_>, overrides: &Overrides) -> Result<Config, C
     })
 }
 
+/// Whether the workers that were asked for hold the connections that were.
+fn enough_workers(
+    text: &Text<'_>,
+    table: &ServerTable,
+    workers: usize,
+    connections: Option<usize>,
+) -> Result<(), ConfigError> {
+    let needed = connections.map_or(0, process::workers_needed);
+    if workers == 0 || needed <= workers {
+        return Ok(());
+    }
+    let sentence = format!(
+        "{} connections take {needed} workers, as one may open only so many files here (ulimit \
+         -Hn), and workers = {workers}",
+        connections.unwrap_or_default()
+    );
+    match &table.connections {
+        Some(connections) => Err(text.error(connections.span(), sentence)),
+        None => Err(ConfigError::new(sentence)),
+    }
+}
+
+fn connections(
+    text: &Text<'_>,
+    table: &ServerTable,
+    overrides: &Overrides,
+) -> Result<Option<usize>, ConfigError> {
+    if overrides.connections.is_some() || table.connections.is_none() {
+        return Ok(overrides.connections);
+    }
+    let bounds = 1..=CONNECTIONS_MAX;
+    Bounded { text }
+        .or("connections", &table.connections, 1, bounds)
+        .map(Some)
+}
+
 fn workers(
     text: &Text<'_>,
     table: &ServerTable,
     overrides: &Overrides,
+    connections: Option<usize>,
 ) -> Result<usize, ConfigError> {
     let bounds = 0..=handler::WORKERS_MAX;
     let Some(workers) = overrides.workers else {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let default = cores.min(handler::WORKERS_MAX);
+        let needed = connections.map_or(1, process::workers_needed);
+        let default = cores.max(needed).min(handler::WORKERS_MAX);
         return Bounded { text }.or("workers", &table.workers, default, bounds);
     };
     if bounds.contains(&workers) {
@@ -306,10 +343,64 @@ fn tls(
             ));
         }
     };
-    Ok(Some(Tls::Files {
-        cert: readable(text, "cert", cert)?,
+    let mut files = vec![certificate_files(text, cert, key)?];
+    for CertificateTable { cert, key } in &table.get_ref().more {
+        files.push(certificate_files(text, cert, key)?);
+    }
+    Ok(Some(Tls::Files(files)))
+}
+
+fn certificate_files(
+    text: &Text<'_>,
+    cert: &Spanned<String>,
+    key: &Spanned<String>,
+) -> Result<CertificateFiles, ConfigError> {
+    Ok(CertificateFiles {
+        certificate: readable(text, "cert", cert)?,
         key: readable(text, "key", key)?,
-    }))
+    })
+}
+
+fn tls_rules(
+    text: &Text<'_>,
+    file: &File,
+    overrides: &Overrides,
+) -> Result<ServerTlsRules, ConfigError> {
+    let table = file.tls.as_ref().map(Spanned::get_ref);
+    Ok(ServerTlsRules {
+        versions: tls_versions(text, table.and_then(|table| table.versions.as_ref()))?,
+        records: tls_records(text, &file.server, overrides)?,
+        clients: table.map_or(Ok(None), |table| client_certificates(text, table))?,
+    })
+}
+
+fn client_certificates(
+    text: &Text<'_>,
+    table: &TlsTable,
+) -> Result<Option<ClientCertificates>, ConfigError> {
+    let is_required = match &table.client_auth {
+        None => true,
+        Some(auth) => match auth.get_ref().as_str() {
+            "required" => true,
+            "optional" => false,
+            other => {
+                let sentence =
+                    format!("client_auth = \"{other}\" must be \"required\" or \"optional\"");
+                return Err(text.error(auth.span(), sentence));
+            }
+        },
+    };
+    match (&table.client_ca, &table.client_auth) {
+        (Some(authorities), _) => Ok(Some(ClientCertificates {
+            authorities: readable(text, "client_ca", authorities)?,
+            is_required,
+        })),
+        (None, Some(auth)) => {
+            let sentence = "`client_auth` needs `client_ca`, the authorities of clients";
+            Err(text.error(auth.span(), sentence))
+        }
+        (None, None) => Ok(None),
+    }
 }
 
 fn tls_versions(
@@ -361,3 +452,6 @@ fn readable(text: &Text<'_>, key: &str, value: &Spanned<String>) -> Result<PathB
 
 /// The port of LAppS, whose services this server runs.
 const PORT: u16 = 5083;
+
+/// What all tables of descriptors of the most workers hold with a limit of 1,048,576.
+const CONNECTIONS_MAX: usize = 100_000_000;

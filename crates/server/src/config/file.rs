@@ -33,6 +33,7 @@ pub(super) struct File {
 pub(super) struct ServerTable {
     pub(super) listen: Option<Spanned<OneOrMany>>,
     pub(super) workers: Option<Number>,
+    pub(super) connections: Option<Number>,
     pub(super) driver: Option<Spanned<String>>,
     pub(super) tls_records: Option<Spanned<String>>,
     pub(super) on_broken_service: Option<Spanned<String>>,
@@ -62,6 +63,18 @@ pub(super) struct TlsTable {
     pub(super) key: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) dev: bool,
+    #[serde(default)]
+    pub(super) more: Vec<CertificateTable>,
+    pub(super) client_ca: Option<Spanned<String>>,
+    pub(super) client_auth: Option<Spanned<String>>,
+}
+
+/// `[[tls.more]]`: a certificate for other names.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct CertificateTable {
+    pub(super) cert: Spanned<String>,
+    pub(super) key: Spanned<String>,
 }
 
 /// `[client_tls]`

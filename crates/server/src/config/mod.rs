@@ -18,7 +18,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use moonwire_lua::{Module, Protocol, Sandbox};
-use moonwire_net::{DriverChoice, SpareBuffers, TlsRecords, TlsVersions};
+use moonwire_net::{
+    CertificateFiles, DriverChoice, ServerTlsRules, SpareBuffers, TlsRecords, TlsVersions,
+};
 use moonwire_proto::DeflatePolicy;
 
 pub use build::check_log_filter;
@@ -42,6 +44,9 @@ pub struct Config {
     /// Threads, each with its own driver, listeners and service instances; with 0 nobody can
     /// connect.
     pub workers: usize,
+    /// Connections that are to be possible at once; None: as many as one table of descriptors
+    /// holds.
+    pub connections: Option<usize>,
     /// How workers ask the kernel for their sockets.
     pub driver: DriverChoice,
     /// What to log, as `RUST_LOG` says it (`info`, `moonwire_server=debug,warn`).
@@ -52,10 +57,8 @@ pub struct Config {
     pub acl: Acl,
     /// Whether and how to speak TLS.
     pub tls: Option<Tls>,
-    /// Which versions of it.
-    pub tls_versions: TlsVersions,
-    /// Who seals and opens the records of TLS 1.3.
-    pub tls_records: TlsRecords,
+    /// Which versions of it, who seals records, and what clients have to show.
+    pub tls_rules: ServerTlsRules,
     /// How services speak TLS with the servers that they connect to.
     pub client_tls: OutgoingTls,
     /// The bound of everything that a peer can make us keep or do.
@@ -95,13 +98,8 @@ pub enum LogFormat {
 /// Where the server's certificate comes from.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Tls {
-    /// PEM files.
-    Files {
-        /// The certificate chain, the server's own certificate first.
-        cert: PathBuf,
-        /// The private key.
-        key: PathBuf,
-    },
+    /// PEM files, the certificate for clients that name no other server first.
+    Files(Vec<CertificateFiles>),
     /// A certificate made at start, for development: clients cannot verify it.
     SelfSigned,
 }
@@ -361,6 +359,8 @@ pub struct Overrides {
     pub listen: Vec<String>,
     /// Replaces `workers`.
     pub workers: Option<usize>,
+    /// Replaces `connections`.
+    pub connections: Option<usize>,
     /// Replaces `driver`.
     pub driver: Option<DriverChoice>,
     /// Replaces `tls_records`.

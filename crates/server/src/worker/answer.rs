@@ -3,7 +3,7 @@
 use moonwire_lua::Effects;
 use moonwire_net::{Driver, Session, SocketId, Transport};
 use moonwire_proto::{Acceptance, Request, refusal};
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::connections::Stage;
 use super::scripts::{Place, Scripts};
@@ -232,6 +232,19 @@ impl<D: Driver> Worker<D> {
         };
         let bytes = connection.session.memory_bytes().total() + unsent.capacity();
         let session = connection.session.detach(transport, unsent);
+        let session = match self.desk.shared.portals.get(worker) {
+            None => session,
+            Some(portal) => match session.pass(portal) {
+                Ok(session) => session,
+                // So many are on their way there that no more fit.
+                Err(error) => {
+                    debug!("a connection cannot be handed over: {error}");
+                    self.desk.shared.mailboxes[worker].release();
+                    self.release_source(peer);
+                    return self.desk.stats.handshake_failed(HandshakeFailure::Busy);
+                }
+            },
+        };
         let letter = Letter::Handover(Box::new(Handover { session, service }));
         match self.desk.shared.mailboxes[worker].post(letter, bytes) {
             Ok(()) => self.desk.stats.handed_over.add(1),
@@ -252,7 +265,12 @@ impl<D: Driver> Worker<D> {
             self.release_source(peer);
             return self.desk.stats.handshake_failed(HandshakeFailure::Busy);
         }
-        let session = match Session::attach(session, &mut self.driver) {
+        let arrived = match &mut self.arrivals {
+            None => Ok(session),
+            Some(arrivals) => session.arrive(arrivals),
+        };
+        let attached = arrived.and_then(|session| Session::attach(session, &mut self.driver));
+        let session = match attached {
             Ok(session) => session,
             Err(error) => {
                 warn!("a connection cannot be taken over: {error}");

@@ -44,6 +44,13 @@ impl<D: Driver> Worker<D> {
 
     /// Gives a session received bytes and answers each event in them.
     pub(super) fn received(&mut self, socket: SocketId, mut buffer: ReceiveBuffer) {
+        if !self.desk.is_put_off(socket, &buffer) {
+            self.give(socket, &mut buffer);
+        }
+        self.driver.recycle(buffer);
+    }
+
+    fn give(&mut self, socket: SocketId, received: &mut [u8]) {
         let now = self.driver.now();
         let Self {
             driver,
@@ -54,7 +61,7 @@ impl<D: Driver> Worker<D> {
             ..
         } = self;
         if let Some(connection) = desk.connections.of_socket(socket) {
-            match connection.session.open(&mut buffer, plaintext) {
+            match connection.session.open(received, plaintext) {
                 Ok(input) => {
                     desk.read(socket, input, scripts, effects, driver, now);
                 }
@@ -62,7 +69,14 @@ impl<D: Driver> Worker<D> {
             }
             desk.mark_dirty(socket);
         }
-        self.driver.recycle(buffer);
+    }
+
+    /// Goes on with handshakes of TLS that were put off.
+    pub(super) fn secure(&mut self) {
+        self.desk.securing.begin_turn();
+        while let Some((socket, mut received)) = self.desk.securing.next() {
+            self.give(socket, &mut received);
+        }
     }
 
     /// Answers each event in the bytes that were kept: of a connection from another worker, or of
@@ -113,6 +127,14 @@ impl Share {
 }
 
 impl Desk {
+    /// Whether these bytes are of a handshake of TLS that has to wait for a later turn.
+    fn is_put_off(&mut self, socket: SocketId, received: &[u8]) -> bool {
+        let Some(connection) = self.connections.of_socket(socket) else {
+            return false;
+        };
+        connection.session.is_securing() && !self.securing.admit(socket, received)
+    }
+
     /// Answers each event in `input`, or as many as the client takes the answers to and as its
     /// part of this turn allows: the rest is kept until then, or for a later turn. All of it is
     /// where others have used up the turn.

@@ -20,8 +20,8 @@ fn the_documented_defaults_are_the_defaults() {
         (defaults.log, defaults.log_format)
     );
     assert_eq!(
-        (documented.driver, documented.tls_records),
-        (defaults.driver, defaults.tls_records)
+        (documented.driver, documented.tls_rules),
+        (defaults.driver, defaults.tls_rules)
     );
     let targets = |config: &[Service]| config.iter().map(|s| s.target.clone()).collect::<Vec<_>>();
     assert_eq!(targets(&documented.services), targets(&defaults.services));
@@ -32,7 +32,14 @@ fn the_documented_defaults_are_the_defaults() {
         .map(|line| if is_key(line) { &line[2..] } else { line })
         .collect();
     let folder = Folder::new(&keys.join("\n")).app("echo", "return {}");
-    for name in ["server.crt", "server.key", "authorities.pem"] {
+    for name in [
+        "server.crt",
+        "server.key",
+        "other.crt",
+        "other.key",
+        "clients.pem",
+        "authorities.pem",
+    ] {
         std::fs::write(folder.path().join(name), "").unwrap();
     }
     let all = folder.load().unwrap_or_else(|error| panic!("{error}"));
