@@ -116,7 +116,10 @@ fn ending(plan: &Plan, records: &Records) -> Ending {
             cause()
         ));
     }
-    if records.died_ns.is_some() && records.start_ns == 0 {
+    // What was lost at the very start may be seen a moment before it or after it.
+    let is_unsent =
+        !matches!(plan.scenario.pacing, Pacing::Hold) && records.totals.counters.sent == 0;
+    if records.died_ns.is_some() && (records.start_ns == 0 || is_unsent) {
         return Ending::Died(format!(
             "every connection was lost before the first message{}",
             cause()
