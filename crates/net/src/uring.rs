@@ -63,8 +63,8 @@ pub struct UringDriver {
     ended: Vec<SocketId>,
     /// What was not sent of sockets that are being detached.
     unsent: Vec<(SocketId, Vec<u8>)>,
-    /// Closed by the next turn: the ring may hold submissions that name them, and the numbers of
-    /// closed descriptors are given to the next ones.
+    /// Closed once the kernel has taken the submissions that may name them: the numbers of closed
+    /// descriptors are given to the next ones.
     closing: Vec<OwnedFd>,
 }
 
@@ -143,6 +143,7 @@ impl UringDriver {
     fn remove(&mut self, id: SocketId) -> Option<Socket> {
         self.cancel_all(id);
         self.socket(id)?;
+        self.unsent.retain(|(of, _)| *of != id);
         Some(self.sockets.remove(id.index as usize))
     }
 
@@ -197,6 +198,15 @@ impl UringDriver {
             | Completion::Detached { .. }
             | Completion::Woken => true,
         }
+    }
+
+    /// The call of a turn, after which closed sockets are closed.
+    fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let result = self.ring.enter(timeout);
+        if self.ring.is_submitted() {
+            self.closing.clear();
+        }
+        result
     }
 
     /// How long to sleep; None is without end.
@@ -375,16 +385,18 @@ impl Driver for UringDriver {
     }
 
     fn wait(&mut self, until: Option<Time>) -> io::Result<()> {
-        for id in std::mem::take(&mut self.starved) {
+        let mut starved = std::mem::take(&mut self.starved);
+        for id in starved.drain(..) {
             if let Some(socket) = self.socket(id) {
                 socket.flags.clear(Flags::STARVED);
                 self.receive(id);
             }
         }
+        // Its memory is used again.
+        self.starved = starved;
         self.resume_listeners();
         let timeout = self.timeout(until);
-        let result = self.ring.enter(timeout);
-        self.closing.clear();
+        let result = self.enter(timeout);
         let ended = self.ended.drain(..);
         self.completions
             .extend(ended.map(|socket| Completion::EndOfStream { socket }));

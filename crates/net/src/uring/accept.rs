@@ -48,10 +48,10 @@ impl UringDriver {
     pub(super) fn remove_listener(&mut self, id: ListenerId) {
         if let Some(Listener { fd, .. }) = self.listeners.try_remove(id.0 as usize) {
             self.ring.cancel(Token::Accept(id));
+            self.closing.push(fd);
             // Peers are to be refused from now on: the kernel lets go of it inside of this call.
             // It fails only for want of memory; then the next wait does it.
-            let _ = self.ring.enter(Some(Duration::ZERO));
-            drop(fd);
+            let _ = self.enter(Some(Duration::ZERO));
         }
     }
 

@@ -35,16 +35,15 @@ impl UringDriver {
         let Answer {
             result,
             is_more,
-            received,
+            mut received,
             ..
         } = answer;
-        let Some(entry) = self.socket(socket) else {
-            // The caller has closed it since.
-            if let Some(part) = received {
-                self.ring.give_back(part);
-            }
-            return None;
-        };
+        // The caller has closed it since, or the kernel has taken a buffer for nothing.
+        let is_wanted = self.socket(socket).is_some() && matches!(result, Ok(1..));
+        if !is_wanted && let Some(part) = received.take() {
+            self.ring.give_back(part);
+        }
+        let entry = self.socket(socket)?;
         if !is_more {
             entry.flags.clear(Flags::RECEIVING);
             entry.flags.clear(Flags::CANCELLING);

@@ -233,6 +233,12 @@ impl Ring {
         unsafe { submitter.enter(submitted, want, flags.bits(), Some(&args)) }
     }
 
+    /// Whether the kernel has all that was pushed. While it has not, what is pushed names
+    /// descriptors that must stay open.
+    pub(super) fn is_submitted(&mut self) -> bool {
+        self.ring.submission().is_empty()
+    }
+
     /// The next answer of this turn.
     pub(super) fn next(&mut self) -> Option<Answer> {
         if self.left == 0 {
