@@ -80,6 +80,8 @@ fn verdicts(round: Round, runner: Runner, suite: &Suite, moonwire: &Path) -> Res
             let mut serve = Command::new(moonwire);
             serve.args(["serve", "--listen", "127.0.0.1:0"]);
             serve.args(round.tls.then_some("--dev-tls"));
+            serve.args(["--driver", round.driver.name()]);
+            serve.args(["--tls-records", round.driver.tls_records()]);
             let mut server = Server::start(&mut serve)?;
             let url = format!("{}/echo", server.url);
             let verdicts = suite.against_server(round, runner, &url)?;
@@ -87,7 +89,7 @@ fn verdicts(round: Round, runner: Runner, suite: &Suite, moonwire: &Path) -> Res
             Ok(verdicts)
         }
         Role::Client => {
-            let client = Client::new(moonwire, round.tls);
+            let client = Client::new(moonwire, round);
             suite.against_client(round, runner, &client)
         }
     }

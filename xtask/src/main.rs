@@ -108,7 +108,7 @@ usage: cargo xtask COMMAND
                            show or check them
   peers [--contestant-folder DIR] [ID...]
                            install these contestants of the lab, or all of another folder
-  autobahn [--server|--client] [--tls] [--driver epoll] [--cases GLOB]... [--original]
+  autobahn [--server|--client] [--tls] [--driver epoll|io_uring] [--cases GLOB]... [--original]
                            the Autobahn test suite; all 517 cases unless told otherwise. Over
                            wss:// in the suite's own program, which needs a Python 2.7
   acceptance attacks [--noisy|--control] [NAME...]

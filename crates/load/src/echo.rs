@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use moonwire_net::{
-    Completion, ConnectTarget, Driver, EpollDriver, Flushed, Plaintext, ReceiveBuffer, Session,
-    SessionEvent, random_mask,
+    Completion, ConnectTarget, Driver, Flushed, Plaintext, ReceiveBuffer, Session, SessionEvent,
+    SystemDriver, random_mask,
 };
 use moonwire_proto::{ClientKey, UpgradeRequest};
 
@@ -35,7 +35,7 @@ pub fn echo(scenario: &Scenario, stop: &AtomicBool) -> Result<EchoOutcome, LoadE
     let addresses = Plan::resolve(scenario)?;
     let provision = preflight::check(scenario, &addresses).map_err(LoadError::Preflight)?;
     let plan = Plan::new(scenario, addresses, provision, stop)?;
-    let mut driver = EpollDriver::new().map_err(refused)?;
+    let mut driver = SystemDriver::new(scenario.driver).map_err(refused)?;
     let session = connect(&plan, &mut driver)?;
     let mut echo = Echo {
         session,
@@ -50,7 +50,7 @@ pub fn echo(scenario: &Scenario, stop: &AtomicBool) -> Result<EchoOutcome, LoadE
     Ok(echo.outcome)
 }
 
-fn connect(plan: &Plan, driver: &mut EpollDriver) -> Result<Session, LoadError> {
+fn connect(plan: &Plan, driver: &mut SystemDriver) -> Result<Session, LoadError> {
     let target: ConnectTarget = plan.connect_target(0);
     let mut requests = plan.requests();
     let request: &mut UpgradeRequest = &mut requests[0];
@@ -80,7 +80,7 @@ struct Echo {
 
 impl Echo {
     /// One turn of the loop; whether the connection is over.
-    fn turn(&mut self, driver: &mut EpollDriver) -> Result<bool, LoadError> {
+    fn turn(&mut self, driver: &mut SystemDriver) -> Result<bool, LoadError> {
         let look = driver.now() + STOP_POLL;
         let until = self
             .session
@@ -97,7 +97,7 @@ impl Echo {
         Ok(self.session.flush(driver) == Flushed::Finished)
     }
 
-    fn complete(&mut self, completion: Completion, driver: &mut EpollDriver) {
+    fn complete(&mut self, completion: Completion, driver: &mut SystemDriver) {
         let now = driver.now();
         let session = &mut self.session;
         let event = match completion {
@@ -114,7 +114,7 @@ impl Echo {
         note(&mut self.outcome, event);
     }
 
-    fn received(&mut self, mut buffer: ReceiveBuffer, driver: &mut EpollDriver) {
+    fn received(&mut self, mut buffer: ReceiveBuffer, driver: &mut SystemDriver) {
         let now = driver.now();
         match self.session.open(&mut buffer, &mut self.plaintext) {
             Err(error) => self.outcome.error = Some(error.to_string()),

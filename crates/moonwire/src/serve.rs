@@ -280,6 +280,7 @@ fn reload_on_signal(stopper: Stopper) -> Result<()> {
         while signals.read_exact(&mut byte).is_ok() {
             match stopper.reload_certificates() {
                 Ok(0) => output::remark("there are no certificates to be read again"),
+                Ok(1) => output::remark("1 certificate was read again"),
                 Ok(count) => output::remark(&format!("{count} certificates were read again")),
                 Err(sentence) => {
                     output::complain(&format!("the certificates stay as they were: {sentence}"))

@@ -8,17 +8,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::settings::Round;
+
 /// `moonwire load --echo`.
 pub(crate) struct Client {
     program: PathBuf,
-    tls: bool,
+    round: Round,
 }
 
 impl Client {
-    pub(crate) fn new(program: &Path, tls: bool) -> Self {
+    pub(crate) fn new(program: &Path, round: Round) -> Self {
         Self {
             program: program.into(),
-            tls,
+            round,
         }
     }
 
@@ -57,7 +59,9 @@ impl Client {
     fn case(&self, url: &str, offer: &str) -> Result<()> {
         let mut command = Command::new(&self.program);
         command.args(["load", "--echo", url, offer]);
-        command.args(self.tls.then_some("--insecure"));
+        command.args(self.round.tls.then_some("--insecure"));
+        command.args(["--driver", self.round.driver.name()]);
+        command.args(["--tls-records", self.round.driver.tls_records()]);
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -110,10 +114,19 @@ const CASES_PER_LINE: usize = 50;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::autobahn::settings::{Driver, Role};
+
+    fn round(tls: bool) -> Round {
+        Round {
+            role: Role::Client,
+            tls,
+            driver: Driver::Epoll,
+        }
+    }
 
     #[test]
     fn a_client_that_cannot_run_ends_the_round() {
-        let client = Client::new(Path::new("/nonexistent"), false);
+        let client = Client::new(Path::new("/nonexistent"), round(false));
         let cases = ["1.1.1", "1.1.2", "1.1.3"].map(String::from);
         let error = format!("{:#}", client.run("ws://a", &cases, 2).unwrap_err());
         assert!(error.contains("cannot run"), "{error}");
@@ -122,7 +135,7 @@ mod tests {
     #[test]
     fn the_exit_code_is_no_verdict() {
         // `false` ends with 1 and ignores its arguments.
-        let client = Client::new(Path::new("false"), true);
+        let client = Client::new(Path::new("false"), round(true));
         assert!(client.case("ws://a", "--deflate").is_ok());
     }
 }

@@ -13,11 +13,43 @@ pub(crate) enum Role {
     Client,
 }
 
+/// How the side under test asks the kernel for its sockets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Driver {
+    Epoll,
+    IoUring,
+}
+
+impl Driver {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Epoll => "epoll",
+            Self::IoUring => "io_uring",
+        }
+    }
+
+    /// What is new is tried together.
+    pub(crate) fn tls_records(self) -> &'static str {
+        match self {
+            Self::Epoll => "rustls",
+            Self::IoUring => "own",
+        }
+    }
+
+    fn parse(name: &str) -> Result<Self> {
+        [Self::Epoll, Self::IoUring]
+            .into_iter()
+            .find(|driver| driver.name() == name)
+            .with_context(|| format!("there is no driver `{name}`: it is epoll or io_uring"))
+    }
+}
+
 /// The suite once through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Round {
     pub(crate) role: Role,
     pub(crate) tls: bool,
+    pub(crate) driver: Driver,
 }
 
 impl Round {
@@ -33,7 +65,7 @@ impl fmt::Display for Round {
             Role::Server => "server",
             Role::Client => "client",
         };
-        write!(f, "{role}-{}", self.scheme())
+        write!(f, "{role}-{}-{}", self.scheme(), self.driver.name())
     }
 }
 
@@ -58,6 +90,7 @@ pub(crate) enum Runner {
 impl Settings {
     pub(crate) fn parse(arguments: &[&str]) -> Result<Self> {
         let (mut role, mut tls, mut globs) = (None, false, Vec::new());
+        let mut driver = Driver::Epoll;
         let mut original = false;
         let mut arguments = arguments.iter().copied();
         while let Some(argument) = arguments.next() {
@@ -76,7 +109,7 @@ impl Settings {
                 }
                 "--tls" => tls = true,
                 "--original" => original = true,
-                "--driver" => driver(value()?)?,
+                "--driver" => driver = Driver::parse(value()?)?,
                 "--cases" => globs.push(value()?.to_string()),
                 unknown => bail!("unknown argument `{unknown}`\n\n{USAGE}"),
             }
@@ -85,16 +118,19 @@ impl Settings {
             globs.push(ALL.into());
         }
         Ok(Self {
-            rounds: rounds(role, tls),
+            rounds: rounds(role, tls, driver),
             globs,
             original,
         })
     }
 
-    /// Sections 1 to 10 against a ws:// server.
+    /// Sections 1 to 10 against a ws:// server, over each driver.
     pub(crate) fn quick() -> Self {
         Self {
-            rounds: rounds(Some(Role::Server), false),
+            rounds: [Driver::Epoll, Driver::IoUring]
+                .into_iter()
+                .flat_map(|driver| rounds(Some(Role::Server), false, driver))
+                .collect(),
             globs: vec!["[1-9].*".into(), "10.*".into()],
             original: false,
         }
@@ -114,30 +150,25 @@ impl Settings {
 }
 
 /// A role by itself is tested plain or with TLS; TLS by itself in both roles.
-fn rounds(role: Option<Role>, tls: bool) -> Vec<Round> {
+fn rounds(role: Option<Role>, tls: bool, driver: Driver) -> Vec<Round> {
     let (roles, schemes) = match (role, tls) {
         (None, false) => (vec![Role::Server, Role::Client], vec![false, true]),
         (None, true) => (vec![Role::Server, Role::Client], vec![true]),
         (Some(role), tls) => (vec![role], vec![tls]),
     };
-    let round = |role| schemes.iter().map(move |&tls| Round { role, tls });
+    let round = |role| schemes.iter().map(move |&tls| Round { role, tls, driver });
     roles.into_iter().flat_map(round).collect()
-}
-
-fn driver(name: &str) -> Result<()> {
-    match name {
-        "epoll" => Ok(()),
-        other => bail!("there is no driver `{other}`: epoll is the only one"),
-    }
 }
 
 const ALL: &str = "*";
 
 pub(crate) const USAGE: &str = "\
-usage: cargo xtask autobahn [--server|--client] [--tls] [--driver epoll] [--cases GLOB]...
-                            [--original]
+usage: cargo xtask autobahn [--server|--client] [--tls] [--driver epoll|io_uring]
+                            [--cases GLOB]... [--original]
 
   without a role and --tls: both roles, each over ws:// and wss://; a role alone: over ws://
+  --driver NAME    how ours asks the kernel for its sockets; with io_uring the records of TLS 1.3
+                   are ours, too
   --cases '7.*'    only the cases that match; may be given several times
   --original       the suite's own runner over ws://, too: slow, and it needs a Python 2.7, as
                    each round over wss:// does
@@ -154,16 +185,22 @@ mod tests {
 
     #[test]
     fn everything_is_the_default() {
-        let all = ["server-ws", "server-wss", "client-ws", "client-wss"];
+        let all = [
+            "server-ws-epoll",
+            "server-wss-epoll",
+            "client-ws-epoll",
+            "client-wss-epoll",
+        ];
         assert_eq!(names(&[]), all);
         assert!(Settings::parse(&[]).unwrap().is_whole());
     }
 
     #[test]
     fn rounds_are_chosen() {
-        assert_eq!(names(&["--server"]), ["server-ws"]);
-        assert_eq!(names(&["--tls", "--client"]), ["client-wss"]);
-        assert_eq!(names(&["--tls"]), ["server-wss", "client-wss"]);
+        assert_eq!(names(&["--server"]), ["server-ws-epoll"]);
+        let ring = ["--tls", "--client", "--driver", "io_uring"];
+        assert_eq!(names(&ring), ["client-wss-io_uring"]);
+        assert_eq!(names(&["--tls"]), ["server-wss-epoll", "client-wss-epoll"]);
     }
 
     #[test]
@@ -190,7 +227,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_refused() {
         for (arguments, complaint) in [
-            (vec!["--driver", "io_uring"], "epoll is the only one"),
+            (vec!["--driver", "iouring"], "it is epoll or io_uring"),
             (vec!["--driver"], "wants a value"),
             (vec!["--server", "--client"], "both is the default"),
             (vec!["1.*"], "unknown argument `1.*`"),
@@ -198,6 +235,5 @@ mod tests {
             let error = Settings::parse(&arguments).unwrap_err().to_string();
             assert!(error.contains(complaint), "{error}");
         }
-        assert!(Settings::parse(&["--driver", "epoll"]).is_ok());
     }
 }

@@ -50,9 +50,10 @@ pub(super) fn run(args: &NullServerArgs) -> Result<Exit> {
         driver: args.driver,
     };
     let stop = signals::stop_on_interrupt()?;
+    let scheme = if server.tls.is_some() { "wss" } else { "ws" };
     let mut on_listening = |address| {
         // Whoever does not read this does not need it.
-        let _ = writeln!(std::io::stdout(), "listening on ws://{address}");
+        let _ = writeln!(std::io::stdout(), "listening on {scheme}://{address}");
     };
     if args.raw {
         raw_echo(args.listen, args.driver, &stop, &mut on_listening)?;

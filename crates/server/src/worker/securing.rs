@@ -1,5 +1,5 @@
-//! Handshakes of TLS, of which each turn does a few: to agree on keys takes a thousand times as
-//! long as a message, and a storm of new clients must not hold up those that are there.
+//! Handshakes of TLS, of which each turn does a few: to agree on keys takes far longer than any
+//! message, and a storm of new clients must not hold up those that are there.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -57,7 +57,7 @@ impl Securing {
     }
 }
 
-/// Some 2 ms with a key of ECDSA, and 8 ms with one of RSA.
+/// So few that who waits for them waits for milliseconds, whatever the kind of key.
 const PER_TURN_MAX: usize = 8;
 
 /// A ClientHello, or the certificates of a client.
