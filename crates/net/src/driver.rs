@@ -163,6 +163,23 @@ pub enum Completion {
     Woken,
 }
 
+impl Completion {
+    /// Whose it is to be told of only as long as that socket is there.
+    pub(crate) fn depends_on(&self) -> Option<SocketId> {
+        match self {
+            Self::Connected { socket, .. }
+            | Self::Received { socket, .. }
+            | Self::EndOfStream { socket }
+            | Self::Failed { socket, .. }
+            | Self::Sent { socket, .. } => Some(*socket),
+            Self::Accepted { .. }
+            | Self::AcceptFailed { .. }
+            | Self::Detached { .. }
+            | Self::Woken => None,
+        }
+    }
+}
+
 /// A connection of one driver.
 ///
 /// The generation makes it safe to keep after the connection is gone: a later connection in the
@@ -176,15 +193,6 @@ pub struct SocketId {
 }
 
 impl SocketId {
-    /// Any, for tests of tables that are indexed by it.
-    #[doc(hidden)]
-    pub fn for_test(index: u32) -> Self {
-        Self {
-            index,
-            generation: 1,
-        }
-    }
-
     /// The place in the driver's table: small, dense, used again after a close. Tables of callers
     /// can be indexed by it as long as they compare the whole id.
     pub fn index(self) -> usize {

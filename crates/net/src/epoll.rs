@@ -20,12 +20,14 @@ use std::time::Duration;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use slab::Slab;
 
+use crate::accept::ACCEPTS_PER_TURN_MAX;
 use crate::buffer::{RECEIVE_BUFFER_BYTES, ReceiveBuffer, Storage};
 use crate::connect::connect;
 use crate::driver::{
     Completion, ConnectTarget, Driver, ListenerId, SocketId, Submission, Transport, WakeEvent,
     Waker, WakerKind,
 };
+use crate::table::SocketTable;
 use crate::time::Time;
 use accept::Listener;
 use socket::{Flags, Socket};
@@ -38,10 +40,8 @@ pub struct EpollDriver {
     epoll: OwnedFd,
     /// Written by wakers. Registered edge triggered, so it is never read.
     event: Arc<OwnedFd>,
-    sockets: Slab<Socket>,
+    sockets: SocketTable<Socket>,
     listeners: Slab<Listener>,
-    /// The generation of the last socket added. Never `LISTENER` or `WAKER` for a socket.
-    generation: u32,
     /// What the last wait reported; empty but for its capacity outside of `wait`.
     events: Vec<libc::epoll_event>,
     /// Sockets with something to do. Invariant: each is in it at most once, flag `QUEUED`.
@@ -52,8 +52,6 @@ pub struct EpollDriver {
     accepting: Vec<(ListenerId, usize)>,
     /// What happened and was not told yet. At most a few per call, `next` empties it first.
     completions: VecDeque<Completion>,
-    /// Sockets to let go of as soon as `completions` is empty: it may hold bytes of theirs.
-    detaching: Vec<SocketId>,
     /// The receive buffer, when it is not lent out.
     spare: Option<Box<[u8]>>,
 }
@@ -79,15 +77,13 @@ impl EpollDriver {
         Ok(Self {
             epoll,
             event,
-            sockets: Slab::new(),
+            sockets: SocketTable::new(),
             listeners: Slab::new(),
-            generation: LISTENER,
             events: Vec::with_capacity(EVENTS_PER_TURN_MAX),
             ready: VecDeque::new(),
             ready_in_turn: 0,
             accepting: Vec::new(),
             completions: VecDeque::new(),
-            detaching: Vec::new(),
             spare: None,
         })
     }
@@ -98,40 +94,21 @@ impl EpollDriver {
     }
 
     fn add(&mut self, fd: OwnedFd, flags: Flags) -> io::Result<SocketId> {
-        self.generation = match self.generation.wrapping_add(1) {
-            WAKER => FIRST,
-            generation => generation.max(FIRST),
-        };
-        let entry = self.sockets.vacant_entry();
-        let index = u32::try_from(entry.key()).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        let id = SocketId {
-            index,
-            generation: self.generation,
-        };
-        let data = EventData::new_u64(token(index, self.generation));
-        let interest = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        epoll::add(&self.epoll, &fd, data, interest)?;
-        entry.insert(Socket::new(fd, self.generation, flags));
-        Ok(id)
-    }
-
-    fn socket(&mut self, id: SocketId) -> Option<&mut Socket> {
-        self.sockets
-            .get_mut(id.index as usize)
-            .filter(|socket| socket.generation == id.generation)
-    }
-
-    fn remove(&mut self, id: SocketId) -> Option<Socket> {
-        self.socket(id)?;
-        Some(self.sockets.remove(id.index as usize))
+        let Self { epoll, sockets, .. } = self;
+        sockets.add(|id| {
+            let data = EventData::new_u64(token(id.index, id.generation));
+            let interest = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+            epoll::add(&*epoll, &fd, data, interest)?;
+            Ok(Socket::new(fd, flags))
+        })
     }
 
     /// Puts the socket in the queue of those with something to do, once.
     fn enqueue(&mut self, id: SocketId) {
-        if let Some(socket) = self.socket(id)
-            && !socket.flags.has(Flags::QUEUED)
+        if let Some(socket) = self.sockets.get_mut(id)
+            && !socket.flags.intersects(Flags::QUEUED)
         {
-            socket.flags.set(Flags::QUEUED);
+            socket.flags.insert(Flags::QUEUED);
             self.ready.push_back(id);
         }
     }
@@ -146,7 +123,7 @@ impl EpollDriver {
                 .push((ListenerId(index), ACCEPTS_PER_TURN_MAX)),
             _ => {
                 let id = SocketId { index, generation };
-                if let Some(socket) = self.socket(id) {
+                if let Some(socket) = self.sockets.get_mut(id) {
                     socket.note(EventFlags::from_bits_retain(event.events));
                     self.enqueue(id);
                 }
@@ -156,14 +133,11 @@ impl EpollDriver {
 
     /// Does what one ready socket has to do: finish a connect, go on writing, one receive.
     fn serve(&mut self, id: SocketId) {
-        let Some(socket) = self.sockets.get_mut(id.index as usize) else {
+        let Some(socket) = self.sockets.get_mut(id) else {
             return;
         };
-        if socket.generation != id.generation {
-            return;
-        }
-        socket.flags.clear(Flags::QUEUED);
-        if socket.flags.has(Flags::CONNECTING) {
+        socket.flags.remove(Flags::QUEUED);
+        if socket.flags.intersects(Flags::CONNECTING) {
             if let Some(result) = socket.finish_connect() {
                 self.completions
                     .push_back(Completion::Connected { socket: id, result });
@@ -178,14 +152,18 @@ impl EpollDriver {
             }
             self.receive(id);
         }
-        if self.socket(id).is_some_and(|socket| socket.can_receive()) {
+        if self
+            .sockets
+            .get_mut(id)
+            .is_some_and(|socket| socket.can_receive())
+        {
             self.enqueue(id);
         }
     }
 
     /// One receive: a socket with more to say waits for the next turn, so that none starves.
     fn receive(&mut self, id: SocketId) {
-        let Some(socket) = self.sockets.get_mut(id.index as usize) else {
+        let Some(socket) = self.sockets.get_mut(id) else {
             return;
         };
         if !socket.can_receive() {
@@ -211,38 +189,10 @@ impl EpollDriver {
         self.completions.extend(completion);
     }
 
-    /// Lets go of the socket, once everything else was told about it.
-    fn detached(&mut self, socket: SocketId) -> Option<Completion> {
-        let Socket { fd, pending, .. } = self.remove(socket)?;
-        // It cannot fail: the descriptor is open and was added.
-        let _ = epoll::delete(&self.epoll, &fd);
-        let unsent = pending.map(|pending| pending.rest()).unwrap_or_default();
-        Some(Completion::Detached {
-            socket,
-            transport: fd.into(),
-            unsent,
-        })
-    }
-
-    /// Whether the completion may still be told: the caller may have closed its socket since.
-    fn is_current(&mut self, completion: &Completion) -> bool {
-        match completion {
-            Completion::Connected { socket, .. }
-            | Completion::Received { socket, .. }
-            | Completion::EndOfStream { socket }
-            | Completion::Failed { socket, .. }
-            | Completion::Sent { socket, .. } => self.socket(*socket).is_some(),
-            Completion::Accepted { .. }
-            | Completion::AcceptFailed { .. }
-            | Completion::Detached { .. }
-            | Completion::Woken => true,
-        }
-    }
-
     /// How long to sleep; None is without end.
     fn timeout(&self, until: Option<Time>) -> Option<Duration> {
         let is_idle = self.ready.is_empty() && self.completions.is_empty();
-        if !is_idle || !self.detaching.is_empty() || !self.accepting.is_empty() {
+        if !is_idle || !self.accepting.is_empty() {
             return Some(Duration::ZERO);
         }
         let resume = self
@@ -282,7 +232,7 @@ impl Driver for EpollDriver {
         let flags = if result.is_none() {
             Flags::CONNECTING
         } else {
-            Flags::NONE
+            Flags::empty()
         };
         let socket = self.add(fd, flags)?;
         if let Some(result) = result {
@@ -295,11 +245,11 @@ impl Driver for EpollDriver {
     fn attach(&mut self, transport: Transport) -> io::Result<SocketId> {
         let fd = transport.descriptor()?;
         rustix::io::ioctl_fionbio(&fd, true)?;
-        self.add(fd, Flags::NONE)
+        self.add(fd, Flags::empty())
     }
 
     fn detach(&mut self, socket: SocketId) {
-        let Some(Socket { fd, pending, .. }) = self.remove(socket) else {
+        let Some(Socket { fd, pending, .. }) = self.sockets.remove(socket) else {
             return;
         };
         // It cannot fail: the descriptor is open and was added.
@@ -314,7 +264,7 @@ impl Driver for EpollDriver {
     }
 
     fn send(&mut self, socket: SocketId, buffer: Vec<u8>) -> Submission {
-        let Some(entry) = self.socket(socket) else {
+        let Some(entry) = self.sockets.get_mut(socket) else {
             let mut buffer = buffer;
             buffer.clear();
             return Submission::Done(buffer);
@@ -334,21 +284,18 @@ impl Driver for EpollDriver {
     }
 
     fn untaken_bytes(&self, socket: SocketId) -> usize {
-        self.sockets
-            .get(socket.index as usize)
-            .filter(|entry| entry.generation == socket.generation)
-            .map_or(0, Socket::untaken_bytes)
+        self.sockets.get(socket).map_or(0, Socket::untaken_bytes)
     }
 
     fn pause_receive(&mut self, socket: SocketId) {
-        if let Some(socket) = self.socket(socket) {
-            socket.flags.set(Flags::PAUSED);
+        if let Some(socket) = self.sockets.get_mut(socket) {
+            socket.flags.insert(Flags::PAUSED);
         }
     }
 
     fn resume_receive(&mut self, socket: SocketId) {
-        if let Some(entry) = self.socket(socket) {
-            entry.flags.clear(Flags::PAUSED);
+        if let Some(entry) = self.sockets.get_mut(socket) {
+            entry.flags.remove(Flags::PAUSED);
             if entry.can_receive() {
                 self.enqueue(socket);
             }
@@ -356,7 +303,7 @@ impl Driver for EpollDriver {
     }
 
     fn shutdown(&mut self, socket: SocketId) {
-        if let Some(socket) = self.socket(socket) {
+        if let Some(socket) = self.sockets.get_mut(socket) {
             // It fails only when the connection is gone already, which is told otherwise.
             let _ = rustix::net::shutdown(&socket.fd, rustix::net::Shutdown::Write);
         }
@@ -364,11 +311,11 @@ impl Driver for EpollDriver {
 
     fn close(&mut self, socket: SocketId) {
         // Closing the only descriptor also takes it out of the epoll set.
-        drop(self.remove(socket));
+        drop(self.sockets.remove(socket));
     }
 
     fn abort(&mut self, socket: SocketId) {
-        if let Some(socket) = self.remove(socket) {
+        if let Some(socket) = self.sockets.remove(socket) {
             // Where it fails the connection is gone, and a plain close is as good.
             let _ = rustix::net::sockopt::set_socket_linger(&socket.fd, Some(Duration::ZERO));
         }
@@ -390,17 +337,15 @@ impl Driver for EpollDriver {
     fn next(&mut self) -> Option<Completion> {
         loop {
             while let Some(completion) = self.completions.pop_front() {
-                if self.is_current(&completion) {
+                let depends_on = completion.depends_on();
+                if depends_on.is_none_or(|socket| self.sockets.get(socket).is_some()) {
                     return Some(completion);
                 }
                 if let Completion::Received { buffer, .. } = completion {
                     self.recycle(buffer);
                 }
             }
-            if let Some(socket) = self.detaching.pop() {
-                let detached = self.detached(socket);
-                self.completions.extend(detached);
-            } else if self.ready_in_turn > 0 {
+            if self.ready_in_turn > 0 {
                 self.ready_in_turn -= 1;
                 let id = self.ready.pop_front()?;
                 self.serve(id);
@@ -449,9 +394,6 @@ fn parts(token: u64) -> (u32, u32) {
 /// The generation that marks a listener's token.
 const LISTENER: u32 = 0;
 
-/// The smallest generation of a socket.
-const FIRST: u32 = 1;
-
 /// The generation that marks the waker's token.
 const WAKER: u32 = u32::MAX;
 
@@ -459,7 +401,3 @@ const WAKER: u32 = u32::MAX;
 /// to spare, a busy loop saves the call for all but one in a thousand, and the time between two
 /// looks at the clock stays near a millisecond.
 const EVENTS_PER_TURN_MAX: usize = 1024;
-
-/// How many connections a listener accepts per turn: enough for 10,000 arrivals to be in within
-/// some hundred turns, few enough (about 10 us each) not to hold up those that are open.
-const ACCEPTS_PER_TURN_MAX: usize = 64;

@@ -3,6 +3,7 @@
 //! A socket and a frame meet only in [`Session`]. The order in which a loop calls things is
 //! written at [`Driver`] (one turn) and at [`Session`] (one connection).
 
+mod accept;
 mod buffer;
 mod connect;
 mod descriptors;
@@ -16,6 +17,7 @@ mod real_time;
 mod session;
 pub mod sim;
 mod system;
+mod table;
 #[cfg(any(test, feature = "fuzzing"))]
 #[expect(clippy::unwrap_used, reason = "a fault of a test is to be loud")]
 #[cfg_attr(
@@ -27,6 +29,7 @@ mod time;
 mod timers;
 mod tls;
 mod uring;
+mod write;
 
 // The public interface is:
 pub use buffer::{Plaintext, ReceiveBuffer, SpareBuffers, spare_buffer_bytes};

@@ -23,8 +23,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::io::Errno;
-use rustix::net::SendFlags;
 use slab::Slab;
 
 use crate::buffer::{BufferPool, ReceiveBuffer, Storage};
@@ -33,11 +31,13 @@ use crate::driver::{
     Completion, ConnectTarget, Driver, ListenerId, SocketId, Submission, Transport, WakeEvent,
     Waker, WakerKind,
 };
+use crate::table::SocketTable;
 use crate::time::Time;
+use crate::write::write_now;
 use accept::Listener;
 use ring::Ring;
 use socket::{Flags, Socket};
-use token::{PLACE_MAX, Token};
+use token::Token;
 
 pub(crate) use provided::Provided;
 
@@ -49,10 +49,8 @@ pub struct UringDriver {
     ring: Ring,
     /// Written by wakers. Polled edge triggered, so it is never read.
     event: Arc<OwnedFd>,
-    sockets: Slab<Socket>,
+    sockets: SocketTable<Socket>,
     listeners: Slab<Listener>,
-    /// The generation of the last socket added.
-    generation: u32,
     /// Listeners that have connections waiting, with what each may still accept in this turn.
     accepting: Vec<(ListenerId, usize)>,
     /// What happened and was not told yet. At most a few per call, `next` empties it first.
@@ -84,9 +82,8 @@ impl UringDriver {
         Ok(Self {
             ring,
             event,
-            sockets: Slab::new(),
+            sockets: SocketTable::new(),
             listeners: Slab::new(),
-            generation: 0,
             accepting: Vec::new(),
             completions: VecDeque::new(),
             starved: Vec::new(),
@@ -101,67 +98,43 @@ impl UringDriver {
         self.sockets.len()
     }
 
-    /// How many submissions its ring takes at once.
-    pub fn submissions(&self) -> u32 {
-        self.ring.submissions()
-    }
-
     fn add(&mut self, fd: OwnedFd, flags: Flags) -> io::Result<SocketId> {
-        self.generation = self.generation.wrapping_add(1).max(1);
-        let entry = self.sockets.vacant_entry();
-        let index = u32::try_from(entry.key())
-            .ok()
-            .filter(|index| *index <= PLACE_MAX)
-            .ok_or(io::ErrorKind::OutOfMemory)?;
-        let id = SocketId {
-            index,
-            generation: self.generation,
-        };
-        entry.insert(Socket::new(fd, self.generation, flags));
+        let id = self.sockets.add(|_| Ok(Socket::new(fd, flags)))?;
         self.receive(id);
         Ok(id)
     }
 
-    fn socket(&mut self, id: SocketId) -> Option<&mut Socket> {
-        self.sockets
-            .get_mut(id.index as usize)
-            .filter(|socket| socket.generation == id.generation)
-    }
-
     /// Begins to receive, if there is nothing against it.
     fn receive(&mut self, id: SocketId) {
-        let Some(socket) = self.sockets.get_mut(id.index as usize) else {
-            return;
-        };
-        if socket.generation == id.generation && socket.wants_receive() {
-            socket.flags.set(Flags::RECEIVING);
+        if let Some(socket) = self.sockets.get_mut(id)
+            && socket.wants_receive()
+        {
+            socket.flags.insert(Flags::RECEIVING);
             self.ring.receive(&socket.fd, Token::Receive(id));
         }
     }
 
-    /// Ends what the kernel does with the socket, and takes it out of the table.
-    fn remove(&mut self, id: SocketId) -> Option<Socket> {
-        self.cancel_all(id);
-        self.socket(id)?;
-        self.unsent.retain(|(of, _)| *of != id);
-        Some(self.sockets.remove(id.index as usize))
-    }
-
-    fn cancel_all(&mut self, id: SocketId) {
-        let Some(socket) = self.sockets.get_mut(id.index as usize) else {
-            return;
-        };
-        if socket.generation != id.generation {
-            return;
-        }
-        if socket.flags.has(Flags::RECEIVING) && !socket.flags.has(Flags::CANCELLING) {
-            socket.flags.set(Flags::CANCELLING);
+    /// Has the receive of a socket end, once.
+    fn cancel_receive(&mut self, id: SocketId) {
+        if let Some(socket) = self.sockets.get_mut(id)
+            && socket.flags.contains(Flags::RECEIVING)
+            && !socket.flags.contains(Flags::CANCELLING)
+        {
+            socket.flags.insert(Flags::CANCELLING);
             self.ring.cancel(Token::Receive(id));
         }
-        if socket.flags.has(Flags::CONNECTING) {
+    }
+
+    /// Ends all that the kernel does with the socket.
+    fn cancel_all(&mut self, id: SocketId) {
+        self.cancel_receive(id);
+        let Some(socket) = self.sockets.get(id) else {
+            return;
+        };
+        if socket.flags.contains(Flags::CONNECTING) {
             self.ring.cancel(Token::Connect(id));
         }
-        if socket.flags.has(Flags::WATCHED) {
+        if socket.flags.contains(Flags::WATCHED) {
             self.ring.cancel(Token::Watch(id));
         }
         if let Some(place) = socket.send() {
@@ -169,13 +142,24 @@ impl UringDriver {
         }
     }
 
+    /// Ends what the kernel does with the socket, and takes it out of the table.
+    fn remove(&mut self, id: SocketId) -> Option<OwnedFd> {
+        self.cancel_all(id);
+        let Socket { fd, .. } = self.sockets.remove(id)?;
+        self.unsent.retain(|(of, _)| *of != id);
+        Some(fd)
+    }
+
     /// Lets go of a socket that is being detached, as soon as the kernel has.
     fn finish_detach(&mut self, id: SocketId) {
-        let is_over = |socket: &mut Socket| socket.flags.has(Flags::DETACHING) && socket.is_quiet();
-        if !self.socket(id).is_some_and(is_over) {
+        let is_over =
+            |socket: &Socket| socket.flags.contains(Flags::DETACHING) && socket.is_quiet();
+        if !self.sockets.get(id).is_some_and(is_over) {
             return;
         }
-        let Socket { fd, .. } = self.sockets.remove(id.index as usize);
+        let Some(Socket { fd, .. }) = self.sockets.remove(id) else {
+            return;
+        };
         let unsent = self.unsent.iter().position(|(of, _)| *of == id);
         let unsent = unsent.map(|place| self.unsent.swap_remove(place).1);
         self.completions.push_back(Completion::Detached {
@@ -183,21 +167,6 @@ impl UringDriver {
             transport: fd.into(),
             unsent: unsent.unwrap_or_default(),
         });
-    }
-
-    /// Whether the completion may still be told: the caller may have closed its socket since.
-    fn is_current(&mut self, completion: &Completion) -> bool {
-        match completion {
-            Completion::Connected { socket, .. }
-            | Completion::Received { socket, .. }
-            | Completion::EndOfStream { socket }
-            | Completion::Failed { socket, .. }
-            | Completion::Sent { socket, .. } => self.socket(*socket).is_some(),
-            Completion::Accepted { .. }
-            | Completion::AcceptFailed { .. }
-            | Completion::Detached { .. }
-            | Completion::Woken => true,
-        }
     }
 
     /// The call of a turn, after which closed sockets are closed.
@@ -251,7 +220,7 @@ impl Driver for UringDriver {
         let (fd, result) = connect(target)?;
         let Some(result) = result else {
             let socket = self.add(fd, Flags::CONNECTING)?;
-            if let Some(entry) = self.sockets.get(socket.index as usize) {
+            if let Some(entry) = self.sockets.get(socket) {
                 self.ring.poll(&entry.fd, POLL_OUT, Token::Connect(socket));
             }
             return Ok(socket);
@@ -259,7 +228,7 @@ impl Driver for UringDriver {
         // The kernel gives EAGAIN instead of waiting where a descriptor does not block.
         rustix::io::ioctl_fionbio(&fd, false)?;
         let flags = if result.is_ok() {
-            Flags::NONE
+            Flags::empty()
         } else {
             Flags::ENDED
         };
@@ -272,20 +241,19 @@ impl Driver for UringDriver {
     fn attach(&mut self, transport: Transport) -> io::Result<SocketId> {
         let fd = transport.descriptor()?;
         rustix::io::ioctl_fionbio(&fd, false)?;
-        self.add(fd, Flags::NONE)
+        self.add(fd, Flags::empty())
     }
 
     fn detach(&mut self, socket: SocketId) {
-        if let Some(entry) = self.socket(socket) {
-            entry.flags.set(Flags::DETACHING);
+        if let Some(entry) = self.sockets.get_mut(socket) {
+            entry.flags.insert(Flags::DETACHING);
             self.cancel_all(socket);
             self.finish_detach(socket);
         }
     }
 
     fn send(&mut self, socket: SocketId, mut buffer: Vec<u8>) -> Submission {
-        let entry = self.sockets.get_mut(socket.index as usize);
-        let entry = entry.filter(|entry| entry.generation == socket.generation);
+        let entry = self.sockets.get_mut(socket);
         let Some(entry) = entry.filter(|_| !buffer.is_empty()) else {
             buffer.clear();
             return Submission::Done(buffer);
@@ -296,7 +264,7 @@ impl Driver for UringDriver {
         );
         let mut sent = 0;
         if buffer.len() >= DIRECT_SEND_BYTES {
-            match send_now(&entry.fd, &buffer) {
+            match write_now(&entry.fd, &buffer) {
                 Ok(bytes) => sent = bytes,
                 Err(error) => {
                     buffer.clear();
@@ -325,38 +293,31 @@ impl Driver for UringDriver {
     }
 
     fn untaken_bytes(&self, socket: SocketId) -> usize {
-        let entry = self.sockets.get(socket.index as usize);
-        entry
-            .filter(|entry| entry.generation == socket.generation)
-            .map_or(0, |entry| {
-                let unsent = entry
-                    .send()
-                    .map_or(0, |place| self.ring.unsent_bytes(place));
-                unsent + entry.unacknowledged_bytes()
-            })
+        let Some(entry) = self.sockets.get(socket) else {
+            return 0;
+        };
+        let unsent = entry.send().map(|place| self.ring.unsent_bytes(place));
+        unsent.unwrap_or(0) + entry.unacknowledged_bytes()
     }
 
     fn pause_receive(&mut self, socket: SocketId) {
-        let Some(entry) = self.socket(socket) else {
+        let Some(entry) = self.sockets.get_mut(socket) else {
             return;
         };
-        entry.flags.set(Flags::PAUSED);
-        if entry.flags.has(Flags::RECEIVING) {
-            if !entry.flags.has(Flags::CANCELLING) {
-                entry.flags.set(Flags::CANCELLING);
-                self.ring.cancel(Token::Receive(socket));
-            }
+        entry.flags.insert(Flags::PAUSED);
+        if entry.flags.contains(Flags::RECEIVING) {
+            self.cancel_receive(socket);
         } else {
             self.watch(socket);
         }
     }
 
     fn resume_receive(&mut self, socket: SocketId) {
-        let Some(entry) = self.socket(socket) else {
+        let Some(entry) = self.sockets.get_mut(socket) else {
             return;
         };
-        entry.flags.clear(Flags::PAUSED);
-        if entry.flags.has(Flags::WATCHED) {
+        entry.flags.remove(Flags::PAUSED);
+        if entry.flags.intersects(Flags::WATCHED) {
             self.ring.cancel(Token::Watch(socket));
         } else {
             self.receive(socket);
@@ -364,20 +325,20 @@ impl Driver for UringDriver {
     }
 
     fn shutdown(&mut self, socket: SocketId) {
-        if let Some(socket) = self.socket(socket) {
+        if let Some(socket) = self.sockets.get_mut(socket) {
             // It fails only when the connection is gone already, which is told otherwise.
             let _ = rustix::net::shutdown(&socket.fd, rustix::net::Shutdown::Write);
         }
     }
 
     fn close(&mut self, socket: SocketId) {
-        if let Some(Socket { fd, .. }) = self.remove(socket) {
+        if let Some(fd) = self.remove(socket) {
             self.closing.push(fd);
         }
     }
 
     fn abort(&mut self, socket: SocketId) {
-        if let Some(Socket { fd, .. }) = self.remove(socket) {
+        if let Some(fd) = self.remove(socket) {
             // Where it fails the connection is gone, and a plain close is as good.
             let _ = rustix::net::sockopt::set_socket_linger(&fd, Some(Duration::ZERO));
             self.closing.push(fd);
@@ -387,8 +348,8 @@ impl Driver for UringDriver {
     fn wait(&mut self, until: Option<Time>) -> io::Result<()> {
         let mut starved = std::mem::take(&mut self.starved);
         for id in starved.drain(..) {
-            if let Some(socket) = self.socket(id) {
-                socket.flags.clear(Flags::STARVED);
+            if let Some(socket) = self.sockets.get_mut(id) {
+                socket.flags.remove(Flags::STARVED);
                 self.receive(id);
             }
         }
@@ -406,7 +367,8 @@ impl Driver for UringDriver {
     fn next(&mut self) -> Option<Completion> {
         loop {
             while let Some(completion) = self.completions.pop_front() {
-                if self.is_current(&completion) {
+                let depends_on = completion.depends_on();
+                if depends_on.is_none_or(|socket| self.sockets.get(socket).is_some()) {
                     return Some(completion);
                 }
                 if let Completion::Received { buffer, .. } = completion {
@@ -444,21 +406,6 @@ impl fmt::Debug for UringDriver {
             .field("listeners", &self.listeners.len())
             .finish_non_exhaustive()
     }
-}
-
-/// Writes what the kernel takes without waiting.
-fn send_now(fd: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
-    let mut sent = 0;
-    while let Some(rest) = bytes.get(sent..).filter(|rest| !rest.is_empty()) {
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        match rustix::net::send(fd, rest, flags) {
-            Ok(bytes) => sent += bytes,
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => break,
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(sent)
 }
 
 /// From here on a send is tried at once: beside copying so much a call of its own is nothing, the

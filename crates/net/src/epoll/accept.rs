@@ -3,14 +3,13 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
 use super::socket::Flags;
 use super::{EpollDriver, LISTENER, token};
+use crate::accept::{ACCEPT_PAUSE, Accepted, accept};
 use crate::driver::{Completion, Driver, ListenerId};
 use crate::time::Time;
 
@@ -49,38 +48,28 @@ impl EpollDriver {
     pub(super) fn accept_next(&mut self) -> bool {
         while let Some((id, budget)) = self.accepting.last_mut() {
             let id = *id;
-            if *budget == 0 {
-                self.accepting.pop();
-                continue;
-            }
-            *budget -= 1;
             let Some(listener) = self.listeners.get(id.0 as usize) else {
                 self.accepting.pop();
                 continue;
             };
-            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-            match rustix::net::acceptfrom_with(&listener.fd, flags) {
-                Ok((fd, peer)) => {
-                    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+            match accept(&listener.fd, SocketFlags::NONBLOCK, budget) {
+                Accepted::Connection(fd, peer) => {
                     self.accepted(id, fd, peer);
                     return true;
                 }
-                Err(Errno::AGAIN) => drop(self.accepting.pop()),
-                Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
+                Accepted::Nobody | Accepted::Enough => drop(self.accepting.pop()),
+                Accepted::Refused(error) => {
                     self.accepting.pop();
                     self.accept_failed(id, error.into());
                     return true;
                 }
-                // The connection died in the queue (accept(2) lists the errors); on to the next.
-                Err(_) => {}
             }
         }
         false
     }
 
-    fn accepted(&mut self, listener: ListenerId, fd: OwnedFd, peer: Option<SocketAddr>) {
-        let peer = peer.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
-        match self.add(fd, Flags::NONE) {
+    fn accepted(&mut self, listener: ListenerId, fd: OwnedFd, peer: SocketAddr) {
+        match self.add(fd, Flags::empty()) {
             Ok(socket) => {
                 self.completions.push_back(Completion::Accepted {
                     listener,
@@ -148,7 +137,3 @@ impl Listener {
         );
     }
 }
-
-/// How long a listener rests when there is no descriptor for a connection: long enough to cost
-/// nothing, short against the time a peer waits for an answer.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

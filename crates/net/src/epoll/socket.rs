@@ -3,29 +3,27 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use bitflags::bitflags;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::net::SendFlags;
 
 use crate::driver::Submission;
 use crate::queued::unacknowledged_bytes;
+use crate::write::write_now;
 
 /// A socket and what is known about it. Small, there are tens of thousands.
 #[derive(Debug)]
 pub(super) struct Socket {
     pub(super) fd: OwnedFd,
-    /// The generation of the id under which it is known.
-    pub(super) generation: u32,
     pub(super) flags: Flags,
     /// The send in flight, if any; boxed because most sockets have none.
     pub(super) pending: Option<Box<PendingSend>>,
 }
 
 impl Socket {
-    pub(super) fn new(fd: OwnedFd, generation: u32, flags: Flags) -> Self {
+    pub(super) fn new(fd: OwnedFd, flags: Flags) -> Self {
         Self {
             fd,
-            generation,
             flags,
             pending: None,
         }
@@ -34,51 +32,51 @@ impl Socket {
     /// Remembers what epoll reported, until a call says that it is over.
     pub(super) fn note(&mut self, events: EventFlags) {
         if events.contains(EventFlags::IN) {
-            self.flags.set(Flags::READABLE);
+            self.flags.insert(Flags::READABLE);
         }
         if events.contains(EventFlags::OUT) {
-            self.flags.set(Flags::WRITABLE);
+            self.flags.insert(Flags::WRITABLE);
         }
         if events.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
             // The end of the stream and errors are read like bytes, after all bytes before them.
-            self.flags.set(Flags::HUNG_UP);
-            self.flags.set(Flags::READABLE);
-            self.flags.set(Flags::WRITABLE);
+            self.flags.insert(Flags::HUNG_UP);
+            self.flags.insert(Flags::READABLE);
+            self.flags.insert(Flags::WRITABLE);
         }
         if events.contains(EventFlags::ERR) {
-            self.flags.set(Flags::ERROR);
+            self.flags.insert(Flags::ERROR);
         }
     }
 
     /// Whether a receive would be worth the call.
     pub(super) fn can_receive(&self) -> bool {
-        let held_back = Flags::PAUSED.0 | Flags::ENDED.0 | Flags::CONNECTING.0;
-        self.flags.has(Flags::READABLE) && self.flags.0 & held_back == 0
+        const HELD_BACK: Flags = Flags::PAUSED.union(Flags::ENDED).union(Flags::CONNECTING);
+        self.flags.intersects(Flags::READABLE) && !self.flags.intersects(HELD_BACK)
     }
 
     /// An error of a socket that is not being read, which would otherwise go unnoticed.
     pub(super) fn failure(&mut self) -> Option<io::Error> {
-        if !self.flags.has(Flags::ERROR) || self.flags.has(Flags::CONNECTING) {
+        if !self.flags.intersects(Flags::ERROR) || self.flags.intersects(Flags::CONNECTING) {
             return None;
         }
-        self.flags.clear(Flags::ERROR);
+        self.flags.remove(Flags::ERROR);
         let error = rustix::net::sockopt::socket_error(&self.fd).ok()?.err()?;
-        self.flags.set(Flags::ENDED);
+        self.flags.insert(Flags::ENDED);
         Some(error.into())
     }
 
     /// The outcome of a connect, once there is one.
     pub(super) fn finish_connect(&mut self) -> Option<io::Result<()>> {
-        if !self.flags.has(Flags::WRITABLE) {
+        if !self.flags.intersects(Flags::WRITABLE) {
             return None;
         }
-        self.flags.clear(Flags::CONNECTING);
+        self.flags.remove(Flags::CONNECTING);
         let result = match rustix::net::sockopt::socket_error(&self.fd) {
             Ok(result) => result,
             Err(error) => Err(error),
         };
         if result.is_err() {
-            self.flags.set(Flags::ENDED);
+            self.flags.insert(Flags::ENDED);
         }
         Some(result.map_err(io::Error::from))
     }
@@ -88,26 +86,26 @@ impl Socket {
         loop {
             match rustix::io::read(&self.fd, &mut *storage) {
                 Ok(0) => {
-                    self.flags.clear(Flags::READABLE);
-                    self.flags.set(Flags::ENDED);
+                    self.flags.remove(Flags::READABLE);
+                    self.flags.insert(Flags::ENDED);
                     return Ok(Some(0));
                 }
                 Ok(received) => {
                     // A short read has emptied the socket, and more bytes give a new edge. Only
                     // a FIN that was reported together with these bytes has had its edge.
-                    if received < storage.len() && !self.flags.has(Flags::HUNG_UP) {
-                        self.flags.clear(Flags::READABLE);
+                    if received < storage.len() && !self.flags.intersects(Flags::HUNG_UP) {
+                        self.flags.remove(Flags::READABLE);
                     }
                     return Ok(Some(received));
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
-                    self.flags.clear(Flags::READABLE);
+                    self.flags.remove(Flags::READABLE);
                     return Ok(None);
                 }
                 Err(error) => {
-                    self.flags.clear(Flags::READABLE);
-                    self.flags.set(Flags::ENDED);
+                    self.flags.remove(Flags::READABLE);
+                    self.flags.insert(Flags::ENDED);
                     return Err(error.into());
                 }
             }
@@ -127,7 +125,7 @@ impl Socket {
         match pending.write(&self.fd) {
             Ok(true) => Ok(Submission::Done(pending.emptied())),
             Ok(false) => {
-                self.flags.clear(Flags::WRITABLE);
+                self.flags.remove(Flags::WRITABLE);
                 // It may lie here for long, and may come from a pool of much larger ones.
                 if pending.buffer.capacity() > 2 * pending.buffer.len() {
                     pending.buffer.shrink_to_fit();
@@ -141,13 +139,13 @@ impl Socket {
 
     /// Goes on with the send in flight; its buffer and outcome when that ends it.
     pub(super) fn continue_send(&mut self) -> Option<(Vec<u8>, io::Result<()>)> {
-        if !self.flags.has(Flags::WRITABLE) {
+        if !self.flags.intersects(Flags::WRITABLE) {
             return None;
         }
         let result = match self.pending.as_mut()?.write(&self.fd) {
             Ok(true) => Ok(()),
             Ok(false) => {
-                self.flags.clear(Flags::WRITABLE);
+                self.flags.remove(Flags::WRITABLE);
                 return None;
             }
             Err(error) => Err(error),
@@ -173,17 +171,10 @@ pub(super) struct PendingSend {
 }
 
 impl PendingSend {
-    /// Whether everything is written. Writes until "would block": only that promises an edge.
+    /// Whether everything is written.
     fn write(&mut self, fd: &OwnedFd) -> io::Result<bool> {
-        while self.sent < self.buffer.len() {
-            match rustix::net::send(fd, &self.buffer[self.sent..], SendFlags::NOSIGNAL) {
-                Ok(sent) => self.sent += sent,
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Ok(false),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(true)
+        self.sent += write_now(fd, &self.buffer[self.sent..])?;
+        Ok(self.sent == self.buffer.len())
     }
 
     fn emptied(self) -> Vec<u8> {
@@ -199,39 +190,26 @@ impl PendingSend {
     }
 }
 
-/// A set of facts about a socket.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Flags(u8);
-
-impl Flags {
-    pub(super) const NONE: Self = Self(0);
-    /// A receive may find something: bytes, the end or an error.
-    pub(super) const READABLE: Self = Self(1);
-    /// A write may find room.
-    pub(super) const WRITABLE: Self = Self(1 << 1);
-    /// It is in the driver's queue.
-    pub(super) const QUEUED: Self = Self(1 << 2);
-    /// The caller wants no bytes for now.
-    pub(super) const PAUSED: Self = Self(1 << 3);
-    /// Its connect is not over.
-    pub(super) const CONNECTING: Self = Self(1 << 4);
-    /// The peer's end or an error was told: nothing more is to be read.
-    pub(super) const ENDED: Self = Self(1 << 5);
-    /// The end was reported, so reads go on until it is found.
-    pub(super) const HUNG_UP: Self = Self(1 << 6);
-    /// An error was reported.
-    pub(super) const ERROR: Self = Self(1 << 7);
-
-    pub(super) fn has(self, flag: Self) -> bool {
-        self.0 & flag.0 != 0
-    }
-
-    pub(super) fn set(&mut self, flag: Self) {
-        self.0 |= flag.0;
-    }
-
-    pub(super) fn clear(&mut self, flag: Self) {
-        self.0 &= !flag.0;
+bitflags! {
+    /// A set of facts about a socket.
+    #[derive(Clone, Copy, Debug)]
+    pub(super) struct Flags: u8 {
+        /// A receive may find something: bytes, the end or an error.
+        const READABLE = 1;
+        /// A write may find room.
+        const WRITABLE = 1 << 1;
+        /// It is in the driver's queue.
+        const QUEUED = 1 << 2;
+        /// The caller wants no bytes for now.
+        const PAUSED = 1 << 3;
+        /// Its connect is not over.
+        const CONNECTING = 1 << 4;
+        /// The peer's end or an error was told: nothing more is to be read.
+        const ENDED = 1 << 5;
+        /// The end was reported, so reads go on until it is found.
+        const HUNG_UP = 1 << 6;
+        /// An error was reported.
+        const ERROR = 1 << 7;
     }
 }
 

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
 use super::socket::Flags;
 use super::token::Token;
 use super::{POLL_IN, UringDriver};
+use crate::accept::{ACCEPT_PAUSE, ACCEPTS_PER_TURN_MAX, Accepted, accept};
 use crate::driver::{Completion, Driver, ListenerId};
 use crate::time::Time;
 
@@ -72,24 +72,21 @@ impl UringDriver {
     pub(super) fn accept_next(&mut self) -> bool {
         while let Some((id, budget)) = self.accepting.iter_mut().find(|(_, budget)| *budget > 0) {
             let id = *id;
-            *budget -= 1;
             let Some(listener) = self.listeners.get(id.0 as usize) else {
                 self.accept_no_more(id);
                 continue;
             };
-            match rustix::net::acceptfrom_with(&listener.fd, SocketFlags::CLOEXEC) {
-                Ok((fd, peer)) => {
-                    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+            match accept(&listener.fd, SocketFlags::empty(), budget) {
+                Accepted::Connection(fd, peer) => {
                     self.accepted(id, fd, peer);
                     return true;
                 }
-                Err(Errno::AGAIN) => self.accept_no_more(id),
-                Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
+                Accepted::Nobody => self.accept_no_more(id),
+                Accepted::Enough => {}
+                Accepted::Refused(error) => {
                     self.accept_failed(id, error.into());
                     return true;
                 }
-                // The connection died in the queue (accept(2) lists the errors); on to the next.
-                Err(_) => {}
             }
         }
         // Those that have used up their turn go on with the next one.
@@ -99,9 +96,8 @@ impl UringDriver {
         false
     }
 
-    fn accepted(&mut self, listener: ListenerId, fd: OwnedFd, peer: Option<SocketAddr>) {
-        let peer = peer.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
-        match self.add(fd, Flags::NONE) {
+    fn accepted(&mut self, listener: ListenerId, fd: OwnedFd, peer: SocketAddr) {
+        match self.add(fd, Flags::empty()) {
             Ok(socket) => {
                 self.completions.push_back(Completion::Accepted {
                     listener,
@@ -167,11 +163,3 @@ impl UringDriver {
         self.accepting.retain(|(of, _)| *of != id);
     }
 }
-
-/// How long a listener rests when there is no descriptor for a connection: long enough to cost
-/// nothing, short against the time a peer waits for an answer.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// How many connections a listener accepts per turn: enough for 10,000 arrivals to be in within
-/// some hundred turns, few enough (about 10 us each) not to hold up those that are open.
-const ACCEPTS_PER_TURN_MAX: usize = 64;

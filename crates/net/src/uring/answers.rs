@@ -39,16 +39,16 @@ impl UringDriver {
             ..
         } = answer;
         // The caller has closed it since, or the kernel has taken a buffer for nothing.
-        let is_wanted = self.socket(socket).is_some() && matches!(result, Ok(1..));
+        let is_wanted = self.sockets.get_mut(socket).is_some() && matches!(result, Ok(1..));
         if !is_wanted && let Some(part) = received.take() {
             self.ring.give_back(part);
         }
-        let entry = self.socket(socket)?;
+        let entry = self.sockets.get_mut(socket)?;
         if !is_more {
-            entry.flags.clear(Flags::RECEIVING);
-            entry.flags.clear(Flags::CANCELLING);
+            entry.flags.remove(Flags::RECEIVING);
+            entry.flags.remove(Flags::CANCELLING);
         }
-        let is_detaching = entry.flags.has(Flags::DETACHING);
+        let is_detaching = entry.flags.intersects(Flags::DETACHING);
         let completion = match (result, received) {
             (Ok(1..), Some(part)) => Some(Completion::Received {
                 socket,
@@ -57,7 +57,7 @@ impl UringDriver {
                 },
             }),
             (Ok(_), _) => {
-                entry.flags.set(Flags::ENDED);
+                entry.flags.insert(Flags::ENDED);
                 // The next owner finds it for itself.
                 if !is_detaching {
                     self.ended.push(socket);
@@ -66,13 +66,13 @@ impl UringDriver {
             }
             (Err(libc::ENOBUFS), _) => {
                 // Buffers are given back in this turn, so the next one is soon enough.
-                entry.flags.set(Flags::STARVED);
+                entry.flags.insert(Flags::STARVED);
                 self.starved.push(socket);
                 None
             }
             (Err(libc::ECANCELED | libc::EINTR | libc::EAGAIN), _) => None,
             (Err(code), _) => {
-                entry.flags.set(Flags::ENDED);
+                entry.flags.insert(Flags::ENDED);
                 let error = io::Error::from_raw_os_error(code);
                 Some(Completion::Failed { socket, error })
             }
@@ -85,12 +85,12 @@ impl UringDriver {
 
     /// The receive of a socket has ended: what now, if it was not the end of everything.
     fn went_quiet(&mut self, socket: SocketId) {
-        let Some(entry) = self.socket(socket) else {
+        let Some(entry) = self.sockets.get_mut(socket) else {
             return;
         };
-        if entry.flags.has(Flags::DETACHING) {
+        if entry.flags.intersects(Flags::DETACHING) {
             self.finish_detach(socket);
-        } else if entry.flags.has(Flags::PAUSED) {
+        } else if entry.flags.intersects(Flags::PAUSED) {
             self.watch(socket);
         } else {
             self.receive(socket);
@@ -105,21 +105,18 @@ impl UringDriver {
         };
         let error = match bytes.map(|bytes| self.ring.sent(place, bytes)) {
             Ok(Sent::Whole(socket, buffer)) => {
-                self.socket(socket)?.set_send(None);
+                self.sockets.get_mut(socket)?.set_send(None);
                 self.finish_detach(socket);
                 return Some(Completion::Sent {
                     socket,
                     buffer,
                     result: Ok(()),
                 })
-                .filter(|_| self.socket(socket).is_some());
+                .filter(|_| self.sockets.get_mut(socket).is_some());
             }
             Ok(Sent::Short(socket)) => {
-                let entry = self.sockets.get(socket.index as usize);
-                let goes_on = entry.filter(|entry| {
-                    entry.generation == socket.generation && !entry.flags.has(Flags::DETACHING)
-                });
-                if let Some(entry) = goes_on {
+                let entry = self.sockets.get(socket);
+                if let Some(entry) = entry.filter(|it| !it.flags.contains(Flags::DETACHING)) {
                     self.ring.go_on(&entry.fd, place);
                     return None;
                 }
@@ -128,9 +125,9 @@ impl UringDriver {
             Err(code) => code,
         };
         let (socket, mut rest) = self.ring.end(place);
-        let entry = self.socket(socket)?;
+        let entry = self.sockets.get_mut(socket)?;
         entry.set_send(None);
-        if entry.flags.has(Flags::DETACHING) {
+        if entry.flags.intersects(Flags::DETACHING) {
             self.unsent.push((socket, rest));
             self.finish_detach(socket);
             return None;
@@ -144,9 +141,9 @@ impl UringDriver {
     }
 
     fn connected(&mut self, socket: SocketId) -> Option<Completion> {
-        let entry = self.socket(socket)?;
-        entry.flags.clear(Flags::CONNECTING);
-        if entry.flags.has(Flags::DETACHING) {
+        let entry = self.sockets.get_mut(socket)?;
+        entry.flags.remove(Flags::CONNECTING);
+        if entry.flags.intersects(Flags::DETACHING) {
             self.finish_detach(socket);
             return None;
         }
@@ -157,7 +154,7 @@ impl UringDriver {
             .and_then(|()| rustix::io::ioctl_fionbio(&entry.fd, false))
             .map_err(io::Error::from);
         if result.is_err() {
-            entry.flags.set(Flags::ENDED);
+            entry.flags.insert(Flags::ENDED);
         }
         self.receive(socket);
         Some(Completion::Connected { socket, result })
@@ -165,30 +162,29 @@ impl UringDriver {
 
     /// Has the kernel tell of errors of a socket that is not being received from.
     pub(super) fn watch(&mut self, socket: SocketId) {
-        let entry = self.sockets.get_mut(socket.index as usize);
-        let Some(entry) = entry.filter(|entry| entry.generation == socket.generation) else {
+        let Some(entry) = self.sockets.get_mut(socket) else {
             return;
         };
         let told = Flags::WATCHED.union(Flags::ENDED).union(Flags::CONNECTING);
-        if !entry.flags.has(told) {
-            entry.flags.set(Flags::WATCHED);
+        if !entry.flags.intersects(told) {
+            entry.flags.insert(Flags::WATCHED);
             self.ring.poll(&entry.fd, POLL_ERRORS, Token::Watch(socket));
         }
     }
 
     fn watched(&mut self, socket: SocketId, result: Result<usize, i32>) -> Option<Completion> {
-        let entry = self.socket(socket)?;
-        entry.flags.clear(Flags::WATCHED);
-        if entry.flags.has(Flags::DETACHING) {
+        let entry = self.sockets.get_mut(socket)?;
+        entry.flags.remove(Flags::WATCHED);
+        if entry.flags.intersects(Flags::DETACHING) {
             self.finish_detach(socket);
             return None;
         }
-        if !entry.flags.has(Flags::PAUSED) {
+        if !entry.flags.intersects(Flags::PAUSED) {
             self.receive(socket);
             return None;
         }
         if let Err(error) = rustix::net::sockopt::socket_error(&entry.fd).ok()? {
-            entry.flags.set(Flags::ENDED);
+            entry.flags.insert(Flags::ENDED);
             let error = error.into();
             return Some(Completion::Failed { socket, error });
         }

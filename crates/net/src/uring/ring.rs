@@ -101,11 +101,6 @@ impl Ring {
         Ok(answer.is_some_and(|answer| answer.result == Err(libc::ENOTSOCK)))
     }
 
-    /// How many submissions fit into it: less than asked for where memory was short.
-    pub(super) fn submissions(&self) -> u32 {
-        self.ring.params().sq_entries()
-    }
-
     /// Receives from the socket for as long as it is open or until it is cancelled.
     pub(super) fn receive(&mut self, fd: &OwnedFd, token: Token) {
         let entry = opcode::RecvMulti::new(Fd(fd.as_raw_fd()), GROUP).build();

@@ -2,24 +2,23 @@
 
 use std::os::fd::OwnedFd;
 
+use bitflags::bitflags;
+
 use crate::queued::unacknowledged_bytes;
 
 /// A socket and which of its operations are with the kernel. Small, there are tens of thousands.
 #[derive(Debug)]
 pub(super) struct Socket {
     pub(super) fd: OwnedFd,
-    /// The generation of the id under which it is known.
-    pub(super) generation: u32,
     /// The place of the send in flight, or `NO_SEND`.
     send: u32,
     pub(super) flags: Flags,
 }
 
 impl Socket {
-    pub(super) fn new(fd: OwnedFd, generation: u32, flags: Flags) -> Self {
+    pub(super) fn new(fd: OwnedFd, flags: Flags) -> Self {
         Self {
             fd,
-            generation,
             send: NO_SEND,
             flags,
         }
@@ -43,7 +42,7 @@ impl Socket {
             .union(Flags::DETACHING)
             .union(Flags::WATCHED)
             .union(Flags::STARVED);
-        !self.flags.has(HELD_BACK)
+        !self.flags.intersects(HELD_BACK)
     }
 
     /// Whether the kernel does nothing with it any more.
@@ -51,7 +50,7 @@ impl Socket {
         const BUSY: Flags = Flags::RECEIVING
             .union(Flags::CONNECTING)
             .union(Flags::WATCHED);
-        self.send == NO_SEND && !self.flags.has(BUSY)
+        self.send == NO_SEND && !self.flags.intersects(BUSY)
     }
 
     /// Bytes that were sent and that the peer's host has not acknowledged.
@@ -63,45 +62,26 @@ impl Socket {
 /// More sends than there can be sockets, which their places count.
 const NO_SEND: u32 = u32::MAX;
 
-/// A set of facts about a socket.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Flags(u8);
-
-impl Flags {
-    pub(super) const NONE: Self = Self(0);
-    /// A receive is with the kernel.
-    pub(super) const RECEIVING: Self = Self(1);
-    /// The receive is to end, or is about to.
-    pub(super) const CANCELLING: Self = Self(1 << 1);
-    /// The caller wants no bytes for now.
-    pub(super) const PAUSED: Self = Self(1 << 2);
-    /// Its connect is not over.
-    pub(super) const CONNECTING: Self = Self(1 << 3);
-    /// The peer's end or an error was told: nothing more is to be received.
-    pub(super) const ENDED: Self = Self(1 << 4);
-    /// It is to be given up as soon as the kernel does nothing with it.
-    pub(super) const DETACHING: Self = Self(1 << 5);
-    /// The kernel tells when it fails, since nothing is received that would.
-    pub(super) const WATCHED: Self = Self(1 << 6);
-    /// There was no buffer for its bytes; the next turn receives again.
-    pub(super) const STARVED: Self = Self(1 << 7);
-
-    /// Both sets.
-    pub(super) const fn union(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Whether one of these facts holds.
-    pub(super) fn has(self, flags: Self) -> bool {
-        self.0 & flags.0 != 0
-    }
-
-    pub(super) fn set(&mut self, flag: Self) {
-        self.0 |= flag.0;
-    }
-
-    pub(super) fn clear(&mut self, flag: Self) {
-        self.0 &= !flag.0;
+bitflags! {
+    /// A set of facts about a socket.
+    #[derive(Clone, Copy, Debug)]
+    pub(super) struct Flags: u8 {
+        /// A receive is with the kernel.
+        const RECEIVING = 1;
+        /// The receive is to end, or is about to.
+        const CANCELLING = 1 << 1;
+        /// The caller wants no bytes for now.
+        const PAUSED = 1 << 2;
+        /// Its connect is not over.
+        const CONNECTING = 1 << 3;
+        /// The peer's end or an error was told: nothing more is to be received.
+        const ENDED = 1 << 4;
+        /// It is to be given up as soon as the kernel does nothing with it.
+        const DETACHING = 1 << 5;
+        /// The kernel tells when it fails, since nothing is received that would.
+        const WATCHED = 1 << 6;
+        /// There was no buffer for its bytes; the next turn receives again.
+        const STARVED = 1 << 7;
     }
 }
 

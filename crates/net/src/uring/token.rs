@@ -1,6 +1,7 @@
 //! What comes back with a completion.
 
 use crate::driver::{ListenerId, SocketId};
+use crate::table::PLACE_MAX;
 
 /// Which operation has completed, and whose.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -60,9 +61,6 @@ fn socket(kind: u64, id: SocketId) -> u64 {
 fn bits(kind: u64, place: u32, generation: u32) -> u64 {
     kind << 60 | u64::from(place & PLACE_MAX) << 32 | u64::from(generation)
 }
-
-/// The largest place that a token can name; tables are bound by it.
-pub(super) const PLACE_MAX: u32 = (1 << 28) - 1;
 
 #[cfg(test)]
 mod tests {

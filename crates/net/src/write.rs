@@ -1,0 +1,23 @@
+//! Writing without waiting.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+
+/// Writes what the kernel takes now: until "would block", which alone promises to be told when
+/// there is room again. How many bytes that were.
+pub(crate) fn write_now(fd: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
+    let mut sent = 0;
+    while let Some(rest) = bytes.get(sent..).filter(|rest| !rest.is_empty()) {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        match rustix::net::send(fd, rest, flags) {
+            Ok(bytes) => sent += bytes,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(sent)
+}
