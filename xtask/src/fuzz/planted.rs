@@ -45,8 +45,8 @@ const PLANTED: [Defect; TARGETS.len()] = [
     Defect {
         name: "the beginning of a record is forgotten",
         path: "crates/net/src/tls/records.rs",
-        right: "self.incomplete = rest.to_vec();",
-        wrong: "self.incomplete = Vec::new();",
+        right: "self.keep(rest.to_vec())?;",
+        wrong: "self.keep(Vec::new())?;",
     },
     Defect {
         name: "frames that came with the request are lost",

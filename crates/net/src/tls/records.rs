@@ -91,11 +91,7 @@ impl Records {
         is_in_place: bool,
     ) -> Result<usize, TlsError> {
         self.take_over();
-        let result = match &self.layer {
-            Layer::Rustls(_) => self.open_by_rustls(received, out).map(|()| 0),
-            Layer::Own { .. } => self.open_ourselves(received, out, is_in_place),
-            Layer::Lost => Err(lost()),
-        };
+        let result = self.open_all(received, out, is_in_place);
         if result.is_err() {
             if let Layer::Rustls(connection) = &mut self.layer {
                 while connection.common().wants_write() {
@@ -138,7 +134,7 @@ impl Records {
         }
     }
 
-    fn open_ourselves(
+    fn open_all(
         &mut self,
         mut received: &mut [u8],
         out: &mut Vec<u8>,
@@ -152,22 +148,36 @@ impl Records {
             received = rest;
             let mut bytes = std::mem::take(&mut self.incomplete);
             bytes.extend_from_slice(piece);
-            let opened = self.open_records(&mut bytes)?;
+            let opened = self.open_whole(&mut bytes, out)?;
             out.extend_from_slice(bytes.get(..opened.plaintext).unwrap_or_default());
             if opened.done < bytes.len() {
-                self.incomplete = bytes;
+                bytes.drain(..opened.done);
+                self.keep(bytes)?;
             }
         }
-        let opened = self.open_records(received)?;
+        let opened = self.open_whole(received, out)?;
         let rest = received.get(opened.done..).unwrap_or_default();
         if !rest.is_empty() {
-            self.incomplete = rest.to_vec();
+            self.keep(rest.to_vec())?;
         }
         if is_in_place {
             return Ok(opened.plaintext);
         }
         out.extend_from_slice(received.get(..opened.plaintext).unwrap_or_default());
         Ok(0)
+    }
+
+    /// Opens the whole records in `bytes`: our layer to their beginning, rustls to the end of
+    /// `out`.
+    fn open_whole(&mut self, bytes: &mut [u8], out: &mut Vec<u8>) -> Result<Opened, TlsError> {
+        match &self.layer {
+            Layer::Own { .. } => self.open_records(bytes),
+            Layer::Rustls(_) => Ok(Opened {
+                done: self.step_on(bytes, out)?,
+                ..Opened::default()
+            }),
+            Layer::Lost => Err(lost()),
+        }
     }
 
     fn open_records(&mut self, bytes: &mut [u8]) -> Result<Opened, TlsError> {
@@ -193,31 +203,6 @@ impl Records {
                 }
                 Err(error.into())
             }
-        }
-    }
-
-    fn open_by_rustls(
-        &mut self,
-        mut received: &mut [u8],
-        out: &mut Vec<u8>,
-    ) -> Result<(), TlsError> {
-        // What is incomplete is completed first, and only that: the rest is opened where it is.
-        while !self.incomplete.is_empty() && !received.is_empty() {
-            let missing = missing_bytes(&self.incomplete).min(received.len());
-            let (piece, rest) = received.split_at_mut(missing);
-            received = rest;
-            self.incomplete.extend_from_slice(piece);
-            let mut bytes = std::mem::take(&mut self.incomplete);
-            let done = self.step_on(&mut bytes, out)?;
-            if done < bytes.len() {
-                bytes.drain(..done);
-                self.keep(bytes)?;
-            }
-        }
-        let done = self.step_on(received, out)?;
-        match received.get(done..) {
-            Some(rest) if !rest.is_empty() => self.keep(rest.to_vec()),
-            Some(_) | None => Ok(()),
         }
     }
 
