@@ -69,6 +69,8 @@ fn load(scenario: &BTreeMap<String, Value>) -> BTreeMap<&'static str, Value> {
     let is_said = |shares: &Value| shares.as_array().is_none_or(|it| !it.is_empty());
     let fragments = Some(of("fragments")).filter(is_said).unwrap_or_default();
     [
+        ("driver", or_default(of("driver"), "epoll")),
+        ("tls-records", or_default(of("tls_records"), "rustls")),
         ("think", of("think")),
         ("binary", field("workload", "binary")),
         ("fragments", fragments),
@@ -81,6 +83,14 @@ fn load(scenario: &BTreeMap<String, Value>) -> BTreeMap<&'static str, Value> {
         ("reconnect", of("reconnect")),
     ]
     .into()
+}
+
+/// Files from before there was a choice had this one.
+fn or_default(value: Value, default: &str) -> Value {
+    if value.is_null() {
+        return default.into();
+    }
+    value
 }
 
 fn resources(run: &Run, cells: &[&Cell]) -> BTreeMap<&'static str, Value> {
