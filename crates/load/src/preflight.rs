@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 
+use moonwire_net::connections_per_table;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::scenario::Scenario;
@@ -46,11 +47,7 @@ pub(crate) fn check(scenario: &Scenario, targets: &[SocketAddr]) -> Result<Provi
 /// How many workers so many connections need at least: each has a table of descriptors of its own
 /// where one table may not hold them all.
 pub fn workers_needed(connections: u64) -> u64 {
-    let hard = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
-    match hard.checked_sub(OPEN_DEFAULT + SPARE_DESCRIPTORS + WORKER_DESCRIPTORS) {
-        Some(each @ 1..) => connections.div_ceil(each),
-        Some(0) | None => 1,
-    }
+    connections.div_ceil(connections_per_table() as u64)
 }
 
 /// Soft limit of descriptors now, for the environment of a result.

@@ -136,7 +136,7 @@ pub struct Settings {
     #[serde(serialize_with = "driver_field")]
     pub driver: DriverChoice,
     /// Who seals and opens the records of TLS 1.3.
-    #[serde(skip)]
+    #[serde(serialize_with = "tls_records_field")]
     pub tls_records: TlsRecords,
     /// Processors to pin the workers to, in turn; empty leaves them to the kernel.
     pub pin: Vec<usize>,
@@ -236,6 +236,13 @@ fn deflate_field<S: Serializer>(
 
 fn driver_field<S: Serializer>(driver: &DriverChoice, serializer: S) -> Result<S::Ok, S::Error> {
     driver.name().serialize(serializer)
+}
+
+fn tls_records_field<S: Serializer>(
+    records: &TlsRecords,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    records.name().serialize(serializer)
 }
 
 fn headers_field<S: Serializer>(

@@ -1,6 +1,7 @@
 //! moonwire: a WebSocket application server scripted in Lua, and the laboratory that measures it.
 
 mod bench;
+mod choice;
 mod cli;
 mod compare;
 mod config;

@@ -13,7 +13,6 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use moonwire_load::quantity;
 use moonwire_server::{
     Config, DriverChoice, LappsHome, LogFormat, Overrides, Server, Stopper, TlsRecords,
@@ -24,6 +23,7 @@ use signal_hook::flag;
 use signal_hook::low_level::pipe;
 use tracing_subscriber::EnvFilter;
 
+use crate::choice;
 use crate::exit::Exit;
 use crate::output;
 
@@ -70,14 +70,12 @@ pub(crate) struct Args {
     /// How workers ask the kernel for their sockets: epoll, io_uring, or auto, which is
     /// io_uring where it can be had [default: epoll]
     #[arg(long, value_name = "NAME", env = "MOONWIRE_DRIVER", hide_possible_values = true,
-        value_parser = PossibleValuesParser::new(DriverChoice::NAMES)
-            .try_map(|name| name.parse::<DriverChoice>()))]
+        value_parser = choice::driver())]
     driver: Option<DriverChoice>,
     /// Who seals and opens the records of TLS 1.3 after the handshake: own or rustls [default:
     /// rustls]
     #[arg(long, value_name = "NAME", env = "MOONWIRE_TLS_RECORDS", hide_possible_values = true,
-        value_parser = PossibleValuesParser::new(TlsRecords::NAMES)
-            .try_map(|name| name.parse::<TlsRecords>()))]
+        value_parser = choice::tls_records())]
     tls_records: Option<TlsRecords>,
     /// What to log, such as `debug` or `moonwire_server=debug,warn`; RUST_LOG wins
     #[arg(long, value_name = "FILTER")]

@@ -21,6 +21,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
+use rustix::process::{Resource, getrlimit};
 use rustix::thread::UnshareFlags;
 
 /// Gives the calling thread a table of its own, with all that is open now.
@@ -34,6 +35,18 @@ pub fn leave_descriptor_table() -> io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FILES) }?;
     Ok(())
 }
+
+/// How many connections a table holds at most, of this process or of each of its threads that have
+/// left it.
+pub fn connections_per_table() -> usize {
+    let hard = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    let left = hard.saturating_sub(DESCRIPTORS_RESERVED).max(1);
+    usize::try_from(left).unwrap_or(usize::MAX)
+}
+
+/// Listeners, wakers, log, files of services, connections on their way elsewhere, and what the
+/// kernel's choice among threads is uneven by.
+const DESCRIPTORS_RESERVED: u64 = 500;
 
 /// The way for connections into a thread with a table of its own.
 #[derive(Clone, Debug)]

@@ -33,7 +33,7 @@ mod write;
 
 // The public interface is:
 pub use buffer::{Plaintext, ReceiveBuffer, SpareBuffers, spare_buffer_bytes};
-pub use descriptors::{Portal, PortalExit, leave_descriptor_table};
+pub use descriptors::{Portal, PortalExit, connections_per_table, leave_descriptor_table};
 pub use driver::{
     Completion, ConnectTarget, Driver, ListenerId, SocketId, Submission, Transport, WakeEvent,
     Waker,

@@ -1,6 +1,5 @@
 //! The driver for this machine: io_uring where the kernel has it and allows it, epoll elsewhere.
 
-use std::fmt;
 use std::io;
 use std::str::FromStr;
 
@@ -39,12 +38,6 @@ impl DriverChoice {
     }
 }
 
-impl fmt::Display for DriverChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
 impl FromStr for DriverChoice {
     type Err = String;
 
@@ -53,7 +46,7 @@ impl FromStr for DriverChoice {
             "auto" => Ok(Self::Auto),
             "epoll" => Ok(Self::Epoll),
             "io_uring" => Ok(Self::IoUring),
-            _ => Err("it is auto, epoll or io_uring".to_owned()),
+            _ => Err("must be \"auto\", \"epoll\" or \"io_uring\"".to_owned()),
         }
     }
 }

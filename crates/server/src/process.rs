@@ -14,26 +14,6 @@ pub(crate) fn prepare() {
     }
 }
 
-/// How many workers hold so many connections, if each has a table of descriptors of its own.
-pub(crate) fn workers_needed(connections: usize) -> usize {
-    connections.div_ceil(connections_per_table())
-}
-
-/// Whether one table of descriptors is too small for so many connections.
-pub(crate) fn needs_own_tables(connections: usize) -> bool {
-    connections > connections_per_table()
-}
-
-fn connections_per_table() -> usize {
-    let hard = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
-    let left = hard.saturating_sub(DESCRIPTORS_RESERVED).max(1);
-    usize::try_from(left).unwrap_or(usize::MAX)
-}
-
-/// Listeners, wakers, log, files of services, connections on their way elsewhere, and what the
-/// kernel's choice among workers is uneven by.
-const DESCRIPTORS_RESERVED: u64 = 500;
-
 /// Each connection is a descriptor, and the soft limit of a shell (1024) is for programs that use
 /// select(2). What the hard limit allows is taken.
 fn raise_descriptor_limit() {

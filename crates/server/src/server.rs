@@ -11,7 +11,7 @@ use std::time::Duration;
 use moonwire_lua::{STACK_BYTES, Standalone};
 use moonwire_net::{
     Driver, DriverChoice, ListenOptions, Portal, PortalExit, ServerTls, ServerTlsRules,
-    SystemDriver, WakeEvent, leave_descriptor_table, why_not_io_uring,
+    SystemDriver, WakeEvent, connections_per_table, leave_descriptor_table, why_not_io_uring,
 };
 use tracing::{error, info, warn};
 
@@ -71,7 +71,7 @@ impl Server {
         let tls = load_tls(tls.as_ref(), &tls_rules)?;
         let outgoing = outgoing(&client_tls)?;
         process::prepare();
-        let has_own_tables = connections.is_some_and(process::needs_own_tables);
+        let has_own_tables = connections.is_some_and(|count| count > connections_per_table());
         let site = Site::reserve(&listen, &limits)?;
         let (portals, exits) = portals(workers, has_own_tables)?;
         let shared = Shared::new(

@@ -97,7 +97,7 @@ struct Desk {
     /// The handshakes that are not over.
     handshakes: Handshakes,
     /// Those of TLS among them that wait for a later turn.
-    securing: Securing,
+    securing: Securing<SocketId>,
     /// The owner that the next hand-over goes to, counted over all services.
     rotation: usize,
 }

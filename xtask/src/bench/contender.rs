@@ -21,14 +21,14 @@ impl Contender {
         let mut command = match kind.contestant() {
             Some(name) => {
                 let mut command = Command::new(program);
-                command.args(["lab", "start", name, "--cpus", SERVER_CPU]);
+                command.args(["lab", "start", name, "--cpus", &SERVER_CPU.to_string()]);
                 if row.is_tls {
                     command.arg("--tls");
                 }
                 command
             }
             None => {
-                let mut command = pinned(SERVER_CPU.parse().ok(), program.as_os_str());
+                let mut command = pinned(Some(SERVER_CPU), program.as_os_str());
                 command.args(["lab", "null-server", "--raw"]);
                 command
             }
@@ -76,4 +76,4 @@ impl Contender {
 }
 
 /// All servers share it: only one has something to do at a time.
-const SERVER_CPU: &str = "0";
+const SERVER_CPU: u8 = 0;

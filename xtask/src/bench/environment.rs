@@ -2,7 +2,6 @@
 
 use std::process::Command;
 
-use anyhow::Result;
 use serde::Serialize;
 
 /// The machine and the code.
@@ -18,7 +17,7 @@ pub(super) struct Environment {
     pub(super) date: String,
 }
 
-pub(super) fn describe() -> Result<Environment> {
+pub(super) fn describe() -> Environment {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo
         .lines()
@@ -27,7 +26,7 @@ pub(super) fn describe() -> Result<Environment> {
         .unwrap_or("unknown")
         .trim_start_matches([' ', '\t', ':']);
     let loads = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    Ok(Environment {
+    Environment {
         cpu: cpu.to_owned(),
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
         kernel: said("uname", &["-r"]),
@@ -35,7 +34,7 @@ pub(super) fn describe() -> Result<Environment> {
         load_average: loads.split(' ').next().unwrap_or_default().to_owned(),
         command: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
         date: said("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]),
-    })
+    }
 }
 
 /// What a program prints, or nothing.

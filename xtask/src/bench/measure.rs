@@ -36,7 +36,7 @@ pub(super) fn load(
     program: &Path,
 ) -> Result<Measured> {
     let file = tempfile::NamedTempFile::new().context("a file for the result")?;
-    let mut command = pinned(GENERATOR_CPU.parse().ok(), program.as_os_str());
+    let mut command = pinned(Some(GENERATOR_CPU), program.as_os_str());
     command.args(["load", contender.url(), "-t", "1", "--binary", "-k"]);
     command.args(["-c", &row.connections.to_string()]);
     command.args(["-p", &row.in_flight.to_string()]);
@@ -98,4 +98,4 @@ impl fmt::Display for Measured {
 }
 
 /// Beside the server's.
-const GENERATOR_CPU: &str = "1";
+const GENERATOR_CPU: u8 = 1;

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use moonwire_load::{DriverChoice, NullServer, null_server, quantity, raw_echo};
 
 use super::place;
+use crate::choice;
 use crate::exit::Exit;
 use crate::signals;
 
@@ -32,8 +32,7 @@ pub(super) struct NullServerArgs {
     /// How it asks the kernel for its sockets: epoll, io_uring or auto
     #[arg(long, value_name = "NAME", env = "MOONWIRE_DRIVER", default_value = "epoll",
           hide_possible_values = true,
-          value_parser = PossibleValuesParser::new(DriverChoice::NAMES)
-              .try_map(|name| name.parse::<DriverChoice>()))]
+          value_parser = choice::driver())]
     driver: DriverChoice,
     /// Give back the bytes that come without a look at them, for a generator with --no-mask: the
     /// floor of any server

@@ -4,10 +4,11 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use moonwire_load::{DriverChoice, TlsRecords, quantity};
+
+use crate::choice;
 
 /// Load one or several WebSocket servers and measure the latency of every reply.
 #[derive(Debug, Args)]
@@ -47,11 +48,11 @@ pub(crate) struct ConnectionArgs {
     /// io_uring where it can be had. io_uring takes less time for each message; what is sent in
     /// one turn goes together, after it was stamped
     #[arg(long, value_name = "NAME", default_value = "epoll", hide_possible_values = true,
-          value_parser = driver())]
+          value_parser = choice::driver())]
     pub(crate) driver: DriverChoice,
     /// Who seals and opens the records of TLS 1.3 after the handshake: own or rustls
     #[arg(long, value_name = "NAME", default_value = "rustls", hide_possible_values = true,
-          value_parser = tls_records())]
+          value_parser = choice::tls_records())]
     pub(crate) tls_records: TlsRecords,
     /// New connections per second, all URLs together
     #[arg(long, value_name = "N", value_parser = quantity::rate)]
@@ -258,14 +259,6 @@ fn address(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_| {
         format!("'{text}' is not an address; write one of IPv4 or IPv6 such as 127.0.0.2 or ::1")
     })
-}
-
-fn driver() -> impl TypedValueParser<Value = DriverChoice> {
-    PossibleValuesParser::new(DriverChoice::NAMES).try_map(|name| name.parse::<DriverChoice>())
-}
-
-fn tls_records() -> impl TypedValueParser<Value = TlsRecords> {
-    PossibleValuesParser::new(TlsRecords::NAMES).try_map(|name| name.parse::<TlsRecords>())
 }
 
 const EXAMPLES: &str = "Examples:

@@ -61,6 +61,14 @@ pub enum TlsRecords {
 impl TlsRecords {
     /// All of them, as they are written.
     pub const NAMES: [&'static str; 2] = ["own", "rustls"];
+
+    /// Its name in configurations and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Own => "own",
+            Self::Rustls => "rustls",
+        }
+    }
 }
 
 impl FromStr for TlsRecords {
@@ -70,7 +78,7 @@ impl FromStr for TlsRecords {
         match name {
             "own" => Ok(Self::Own),
             "rustls" => Ok(Self::Rustls),
-            _ => Err("it is own or rustls".to_owned()),
+            _ => Err("must be \"own\" or \"rustls\"".to_owned()),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use moonwire_net::{
-    CertificateFiles, ClientCertificates, DriverChoice, ServerTlsRules, TlsRecords, TlsVersions,
+    CertificateFiles, ClientCertificates, ServerTlsRules, TlsVersions, connections_per_table,
 };
 use toml::Spanned;
 use tracing_subscriber::EnvFilter;
@@ -16,7 +16,7 @@ use super::limits::{Bounded, fit_memory, fit_write_queue, limits};
 use super::sentence::Text;
 use super::service::{Services, allowed_origins};
 use super::{Config, ConfigError, LogFormat, OnBrokenService, OutgoingTls, Overrides, Tls};
-use crate::{handler, process};
+use crate::handler;
 
 /// Reads and checks the whole of it.
 pub(super) fn config(text: &Text<'_>, overrides: &Overrides) -> Result<Config, ConfigError> {
@@ -62,7 +62,12 @@ pub(super) fn config(text: &Text<'_>, overrides: &Overrides) -> Result<Config, C
             .collect(),
         workers,
         connections,
-        driver: driver(text, &file.server, overrides)?,
+        driver: chosen(
+            text,
+            "driver",
+            file.server.driver.as_ref(),
+            overrides.driver,
+        )?,
         acl: acl(text, &file.server.acl)?,
         on_broken_service,
         connection_weight: connection_weight(text, &file.server)?,
@@ -78,6 +83,11 @@ pub(super) fn config(text: &Text<'_>, overrides: &Overrides) -> Result<Config, C
     })
 }
 
+/// How many workers hold so many connections, if each has a table of descriptors of its own.
+fn workers_needed(connections: usize) -> usize {
+    connections.div_ceil(connections_per_table())
+}
+
 /// Whether the workers that were asked for hold the connections that were.
 fn enough_workers(
     text: &Text<'_>,
@@ -85,7 +95,7 @@ fn enough_workers(
     workers: usize,
     connections: Option<usize>,
 ) -> Result<(), ConfigError> {
-    let needed = connections.map_or(0, process::workers_needed);
+    let needed = connections.map_or(0, workers_needed);
     if workers == 0 || needed <= workers {
         return Ok(());
     }
@@ -123,7 +133,7 @@ fn workers(
     let bounds = 0..=handler::WORKERS_MAX;
     let Some(workers) = overrides.workers else {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let needed = connections.map_or(1, process::workers_needed);
+        let needed = connections.map_or(1, workers_needed);
         let default = cores.max(needed).min(handler::WORKERS_MAX);
         return Bounded { text }.or("workers", &table.workers, default, bounds);
     };
@@ -135,42 +145,17 @@ fn workers(
     Err(ConfigError::new(sentence))
 }
 
-fn driver(
-    text: &Text<'_>,
-    table: &ServerTable,
-    overrides: &Overrides,
-) -> Result<DriverChoice, ConfigError> {
-    let (written, names) = (table.driver.as_ref(), &DriverChoice::NAMES);
-    chosen(text, "driver", written, names, overrides.driver)
-}
-
-fn tls_records(
-    text: &Text<'_>,
-    table: &ServerTable,
-    overrides: &Overrides,
-) -> Result<TlsRecords, ConfigError> {
-    let (written, names) = (table.tls_records.as_ref(), &TlsRecords::NAMES);
-    chosen(text, "tls_records", written, names, overrides.tls_records)
-}
-
-/// A name of a few, of the command line or of the file.
-fn chosen<T: FromStr + Default>(
+/// A name of a few: that of the command line, or else that of the file.
+fn chosen<T: FromStr<Err = String> + Default>(
     text: &Text<'_>,
     key: &str,
     written: Option<&Spanned<String>>,
-    names: &[&str],
     wins: Option<T>,
 ) -> Result<T, ConfigError> {
     let read = |name: &Spanned<String>| {
-        name.get_ref().parse().map_err(|_| {
-            let names: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
-            let sentence = format!(
-                "{key} = \"{}\" must be {}",
-                name.get_ref(),
-                names.join(" or ")
-            );
-            text.error(name.span(), sentence)
-        })
+        let (place, name) = (name.span(), name.get_ref());
+        let wrong = |problem| text.error(place, format!("{key} = \"{name}\" {problem}"));
+        name.parse().map_err(wrong)
     };
     let written = written.map(read).transpose()?;
     Ok(wins.or(written).unwrap_or_default())
@@ -369,7 +354,12 @@ fn tls_rules(
     let table = file.tls.as_ref().map(Spanned::get_ref);
     Ok(ServerTlsRules {
         versions: tls_versions(text, table.and_then(|table| table.versions.as_ref()))?,
-        records: tls_records(text, &file.server, overrides)?,
+        records: chosen(
+            text,
+            "tls_records",
+            file.server.tls_records.as_ref(),
+            overrides.tls_records,
+        )?,
         clients: table.map_or(Ok(None), |table| client_certificates(text, table))?,
     })
 }

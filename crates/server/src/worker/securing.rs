@@ -2,23 +2,32 @@
 //! message, and a storm of new clients must not hold up those that are there.
 
 use std::collections::{HashMap, VecDeque};
-
-use moonwire_net::SocketId;
+use std::hash::Hash;
 
 /// What was received for handshakes that are put off, in the order in which they go on.
 ///
 /// Who is put off sends no more than its part of the handshake, and the number of handshakes has
 /// its bound (`handshakes_per_worker_max`); of what somebody sends beyond `BYTES_MAX` all the same,
 /// the rest is dropped, which ends the handshake.
-#[derive(Debug, Default)]
-pub(super) struct Securing {
-    order: VecDeque<SocketId>,
-    received: HashMap<SocketId, Vec<u8>>,
+#[derive(Debug)]
+pub(super) struct Securing<S> {
+    order: VecDeque<S>,
+    received: HashMap<S, Vec<u8>>,
     /// How many went on in this turn.
     admitted: usize,
 }
 
-impl Securing {
+impl<S> Default for Securing<S> {
+    fn default() -> Self {
+        Self {
+            order: VecDeque::new(),
+            received: HashMap::new(),
+            admitted: 0,
+        }
+    }
+}
+
+impl<S: Copy + Eq + Hash> Securing<S> {
     /// Others have had their turn.
     pub(super) fn begin_turn(&mut self) {
         self.admitted = 0;
@@ -30,7 +39,7 @@ impl Securing {
     }
 
     /// Whether a handshake may go on with these bytes; otherwise they are kept.
-    pub(super) fn admit(&mut self, socket: SocketId, received: &[u8]) -> bool {
+    pub(super) fn admit(&mut self, socket: S, received: &[u8]) -> bool {
         let waits = self.received.contains_key(&socket);
         if !waits && self.admitted < PER_TURN_MAX {
             self.admitted += 1;
@@ -46,7 +55,7 @@ impl Securing {
     }
 
     /// The next one that goes on in this turn.
-    pub(super) fn next(&mut self) -> Option<(SocketId, Vec<u8>)> {
+    pub(super) fn next(&mut self) -> Option<(S, Vec<u8>)> {
         if self.admitted >= PER_TURN_MAX {
             return None;
         }
@@ -67,14 +76,10 @@ const BYTES_MAX: usize = 64 * 1024;
 mod tests {
     use super::*;
 
-    fn sockets(count: u32) -> Vec<SocketId> {
-        (0..count).map(SocketId::for_test).collect()
-    }
-
     #[test]
     fn a_turn_does_a_few_and_the_others_follow_in_order_with_all_they_sent() {
         let mut securing = Securing::default();
-        let sockets = sockets(20);
+        let sockets: Vec<u32> = (0..20).collect();
         let admitted = sockets
             .iter()
             .filter(|socket| securing.admit(**socket, b"hello"));
@@ -106,7 +111,7 @@ mod tests {
             admitted: PER_TURN_MAX,
             ..Securing::default()
         };
-        let socket = sockets(1)[0];
+        let socket = 7;
         for _ in 0..100 {
             assert!(!securing.admit(socket, &[0; 4096]));
         }

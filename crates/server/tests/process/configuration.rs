@@ -299,7 +299,7 @@ fn values_are_checked() {
     );
     wrong(
         "[server]\ndriver = 'iouring'\n[services.echo]\ntarget = '/echo'\n",
-        "moonwire.toml:2: driver = \"iouring\" must be \"auto\" or \"epoll\" or \"io_uring\"",
+        "moonwire.toml:2: driver = \"iouring\" must be \"auto\", \"epoll\" or \"io_uring\"",
     );
     wrong(
         "[server]\ntls_records = 'openssl'\n[services.echo]\ntarget = '/echo'\n",
