@@ -158,11 +158,11 @@ pub(crate) fn planted(seconds: u16) -> Result<ExitCode> {
 }
 
 /// Scenarios of which a part is killed in the middle.
-pub(crate) fn kills() -> Result<ExitCode> {
+pub(crate) fn kills(names: &[&str]) -> Result<ExitCode> {
     crate::peers::install()?;
     let programs = Programs::build()?;
     let mut table = Table::new("Kills: what is left of a scenario without a part of it");
-    kills::survived(&programs, &mut table)?;
+    kills::survived(&programs, names, &mut table)?;
     Ok(table.finish())
 }
 

@@ -66,7 +66,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["acceptance", "planted", "--seconds", text] => acceptance::planted(seconds(text)?),
         ["acceptance", "pools"] => acceptance::pools(false),
         ["acceptance", "pools", "--live"] => acceptance::pools(true),
-        ["acceptance", "kills"] => acceptance::kills(),
+        ["acceptance", "kills", names @ ..] => acceptance::kills(names),
         ["acceptance", "lapps-client"] => acceptance::lapps_client(),
         ["acceptance", "broadcast"] => acceptance::broadcast(BROADCAST_S),
         ["acceptance", "broadcast", "--seconds", text] => acceptance::broadcast(seconds(text)?),
@@ -95,9 +95,10 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   test [--quick]           everything CI checks; --quick leaves out the foreign peers
-  bench [--rows acceptance|all|NAME,...] [--rounds N] [--seconds N]
+  bench [--rows acceptance|all|NAME,...] [--rounds N] [--seconds N] [--resume]
                            the server beside uWebSockets and others, and beside an echo of raw
-                           bytes; results in bench/results. A quiet machine is needed; 20 min
+                           bytes; results in bench/results. A quiet machine is needed; 20 min.
+                           --resume goes on after the rounds of an earlier run of the same program
   fuzz [TARGET] [--minutes N]
                            looks for inputs that break a target, N minutes each, two at a time;
                            needs a nightly toolchain and cargo-fuzz, and builds for minutes first.
@@ -129,7 +130,9 @@ usage: cargo xtask COMMAND
   acceptance broadcast [--seconds N]
                            10,000 subscribers of which 100 do not read, 5 minutes
   acceptance capacity      searches for the most that servers of known capacity stand; 4 min
-  acceptance kills         each scenario with its server, its proxy or the lab killed; 8 min
+  acceptance kills [NAME...]
+                           each scenario, or these, with its server, its proxy or the lab killed;
+                           8 min
   acceptance pools [--live] false alarms of comparisons, and a server that is 3 % slower; 15 min
   acceptance planted [--seconds N]
                            a leak, a loss and an order that the lab has to find; 22 min
