@@ -371,6 +371,10 @@ fn client_tls(scenario: &Scenario) -> Result<Option<ClientTls>, LoadError> {
     };
     ClientTls::new(&trust)
         .map(|tls| tls.with_records(scenario.tls_records))
+        .map(|tls| match scenario.tls_resume {
+            true => tls.with_resumption(),
+            false => tls,
+        })
         .map(Some)
         .map_err(|error| LoadError::Tls(error.to_string()))
 }

@@ -138,6 +138,8 @@ pub struct Settings {
     /// Who seals and opens the records of TLS 1.3.
     #[serde(serialize_with = "tls_records_field")]
     pub tls_records: TlsRecords,
+    /// Resume sessions of TLS where a server lets one, as clients do that come again.
+    pub tls_resume: bool,
     /// Processors to pin the workers to, in turn; empty leaves them to the kernel.
     pub pin: Vec<usize>,
     /// Whether the workers go before everything else on their processors, where the kernel allows
@@ -268,6 +270,7 @@ impl Default for Settings {
             threads: 1,
             driver: DriverChoice::default(),
             tls_records: TlsRecords::default(),
+            tls_resume: false,
             pin: Vec::new(),
             real_time: false,
             group: None,

@@ -71,6 +71,12 @@ fn load(scenario: &BTreeMap<String, Value>) -> BTreeMap<&'static str, Value> {
     [
         ("driver", or_default(of("driver"), "epoll")),
         ("tls-records", or_default(of("tls_records"), "rustls")),
+        (
+            "tls-resume",
+            Some(of("tls_resume"))
+                .filter(|it| *it == Value::Bool(true))
+                .unwrap_or_default(),
+        ),
         ("think", of("think")),
         ("binary", field("workload", "binary")),
         ("fragments", fragments),

@@ -54,6 +54,10 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, value_name = "NAME", default_value = "rustls", hide_possible_values = true,
           value_parser = choice::tls_records())]
     pub(crate) tls_records: TlsRecords,
+    /// Resume sessions of TLS where the server lets one, as clients do that come again; without it
+    /// each handshake is a full one
+    #[arg(long)]
+    pub(crate) tls_resume: bool,
     /// New connections per second, all URLs together
     #[arg(long, value_name = "N", value_parser = quantity::rate)]
     pub(crate) conn_rate: Option<f64>,

@@ -34,6 +34,7 @@ pub(super) fn resolve(args: &LoadArgs) -> Result<Settings> {
         threads: small(threads(args), "-t")?,
         driver: connections.driver,
         tls_records: connections.tls_records,
+        tls_resume: connections.tls_resume,
         connect_concurrency: match (connections.conn_concurrency, connections.conn_rate) {
             // A rate that handshakes in flight held back would not be the rate asked for.
             (Some(0), _) | (None, Some(_)) => u32::MAX,
@@ -66,11 +67,7 @@ pub(super) fn resolve(args: &LoadArgs) -> Result<Settings> {
         subprotocols: connections.subprotocol.clone(),
         deflate: connections.deflate.as_deref().map(deflate).transpose()?,
         websocket_version: version(&connections.websocket_version)?,
-        headers: connections
-            .headers
-            .iter()
-            .map(|header| quantity::pair(header, ':').map_err(|e| anyhow!("--header {e}")))
-            .collect::<Result<_>>()?,
+        headers: headers(connections)?,
         insecure: connections.insecure,
         cacert: connections.cacert.clone(),
         sources: connections.source_ip.clone(),
@@ -82,6 +79,13 @@ pub(super) fn resolve(args: &LoadArgs) -> Result<Settings> {
         slo,
         ..Settings::default()
     })
+}
+
+fn headers(connections: &ConnectionArgs) -> Result<Vec<(String, String)>> {
+    let headers = connections.headers.iter();
+    headers
+        .map(|header| quantity::pair(header, ':').map_err(|e| anyhow!("--header {e}")))
+        .collect()
 }
 
 /// As many as were asked for; else one core is left to the server, and there are enough to hold

@@ -17,8 +17,8 @@ use super::server::{TlsRecords, TlsVersions};
 
 /// A client's rules; cheap to clone, shared by all its connections.
 ///
-/// Sessions are not resumed: each connection of a load makes a full handshake, as those of as many
-/// independent clients would.
+/// Sessions are not resumed unless that is asked for: each connection of a load makes a full
+/// handshake, as those of as many independent clients would.
 #[derive(Clone, Debug)]
 pub struct ClientTls {
     pub(super) config: Arc<ClientConfig>,
@@ -86,12 +86,24 @@ impl ClientTls {
         })
     }
 
+    /// The same, with sessions resumed where a server lets one: all connections share what they
+    /// were given for it, the latest of each server.
+    #[must_use]
+    pub fn with_resumption(mut self) -> Self {
+        let config = Arc::make_mut(&mut self.config);
+        config.resumption = Resumption::in_memory_sessions(SESSIONS_MAX);
+        self
+    }
+
     /// The same with other records.
     #[must_use]
     pub fn with_records(self, records: TlsRecords) -> Self {
         Self { records, ..self }
     }
 }
+
+/// Servers of which sessions are kept.
+const SESSIONS_MAX: usize = 256;
 
 #[cfg(test)]
 impl ClientTls {
