@@ -55,6 +55,34 @@ impl Contender {
         &self.server.url
     }
 
+    /// What its processes have in memory that is in no file: the pages of a program are shared by
+    /// all that run it.
+    pub(super) fn memory_bytes(&self) -> Result<f64> {
+        let mut total = 0.0;
+        for pid in &self.pids {
+            let file = format!("/proc/{pid}/smaps_rollup");
+            let text = std::fs::read_to_string(&file).with_context(|| file.clone())?;
+            let line = text
+                .lines()
+                .find_map(|line| line.strip_prefix("Anonymous:"));
+            let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<f64>().ok());
+            total += kib.with_context(|| format!("{file} has no Anonymous"))? * 1024.0;
+        }
+        Ok(total)
+    }
+
+    /// Descriptors that its processes have open.
+    pub(super) fn descriptors(&self) -> Result<usize> {
+        let mut total = 0;
+        for pid in &self.pids {
+            let folder = format!("/proc/{pid}/fd");
+            total += std::fs::read_dir(&folder)
+                .with_context(|| folder.clone())?
+                .count();
+        }
+        Ok(total)
+    }
+
     /// Nanoseconds that its threads have run. Those that have ended are not counted: none of these
     /// servers ends any.
     pub(super) fn cpu_ns(&self) -> Result<u64> {

@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::environment::Environment;
-use super::measure::Measured;
-use super::row::Row;
+use super::figures::{Column, Figures, Telling};
+use super::row::{Echo, Row, Work};
 use crate::place;
 
 /// What was measured so far.
@@ -45,16 +45,20 @@ impl Results {
         }
     }
 
-    pub(super) fn row(&mut self, row: &Row, rounds: Vec<Vec<Measured>>) {
-        let lines = lines(&rounds);
-        let text = format!("\n## {}\n\n{HEAD}{lines}", row.name);
+    pub(super) fn row(&mut self, row: &Row, rounds: Vec<Vec<Figures>>) {
+        let columns = row.work.columns();
+        let text = format!(
+            "\n## {}\n\n{}\n\n{}{}",
+            row.name,
+            sentence(row),
+            head(columns),
+            lines(columns, &rounds)
+        );
         println!("{text}");
         self.text.push_str(&text);
         self.rows.push(json!({
             "row": row.name,
-            "connections": row.connections,
-            "message_bytes": row.message_bytes,
-            "in_flight": row.in_flight,
+            "load": sentence(row),
             "tls": row.is_tls,
             "rounds": rounds,
         }));
@@ -78,7 +82,7 @@ impl Results {
             "rows": self.rows,
         });
         let file = folder.join(format!("{stem}.json"));
-        std::fs::write(&file, serde_json::to_string_pretty(&all)?)?;
+        std::fs::write(&file, serde_json::to_string_pretty(&all)? + "\n")?;
         std::fs::write(folder.join(format!("{stem}.md")), &self.text)?;
         println!("{} s; {}", elapsed.as_secs(), file.display());
         Ok(if is_whole {
@@ -89,42 +93,93 @@ impl Results {
     }
 }
 
-const HEAD: &str = "| | messages/s | throughput | CPU, ns a message | CPU | p99, us | busy | \
-                    generator |\n|---|---|---|---|---|---|---|---|\n";
+/// What the clients of a row do.
+fn sentence(row: &Row) -> String {
+    let scheme = if row.is_tls { "wss" } else { "ws" };
+    match row.work {
+        Work::Echo(load) => format!(
+            "{}, {} in flight on each",
+            echo(load, scheme),
+            load.in_flight
+        ),
+        Work::Idle { connections } => format!(
+            "{connections} connections over {scheme} that do nothing; memory over that of the \
+             server without any"
+        ),
+        Work::Handshakes {
+            connections,
+            open_max,
+            is_resumed,
+        } => format!(
+            "{connections} connections over {scheme}, one message each, at most {open_max} open at \
+             once; sessions are {}resumed",
+            if is_resumed { "" } else { "not " }
+        ),
+        Work::Generate(load) => format!(
+            "{}; the same server, moonwire without Lua, under several generators",
+            echo(load, scheme)
+        ),
+        Work::Paced(load) => format!(
+            "{}, at 80 % of what the slowest of these can answer; latencies from the intended \
+             moments of sending",
+            echo(load, scheme)
+        ),
+    }
+}
+
+fn echo(load: Echo, scheme: &str) -> String {
+    let Echo {
+        connections,
+        message_bytes,
+        ..
+    } = load;
+    format!("{connections} connections over {scheme}, messages of {message_bytes} B")
+}
+
+fn head(columns: &[Column]) -> String {
+    let (mut titles, mut line) = ("| |".to_owned(), "|---|".to_owned());
+    for column in columns {
+        let _ = write!(titles, " {} |", column.title);
+        line.push_str("---|");
+        if column.telling == Telling::Compared {
+            titles.push_str(" ratio |");
+            line.push_str("---|");
+        }
+    }
+    format!("{titles}\n{line}\n")
+}
 
 /// One for each contender, beside the first.
-fn lines(rounds: &[Vec<Measured>]) -> String {
+fn lines(columns: &[Column], rounds: &[Vec<Figures>]) -> String {
     let count = rounds.first().map_or(0, Vec::len);
     let mut text = String::new();
     for place in 0..count {
-        let of = |figure: fn(&Measured) -> f64| -> Vec<f64> {
-            rounds.iter().map(|round| figure(&round[place])).collect()
-        };
-        let beside = |figure: fn(&Measured) -> f64| {
-            let ratios = rounds
-                .iter()
-                .map(|round| figure(&round[place]) / figure(&round[0]));
-            spread(ratios.collect())
-        };
-        let busy = median(of(|it| it.server_share));
-        let mark = if busy < BUSY { "*" } else { "" };
-        let _ = writeln!(
-            text,
-            "| {} | {:.0} | {}{mark} | {:.0} | {} | {:.0} | {:.0} % | {:.0} % |",
-            rounds[0][place].name,
-            median(of(|it| it.messages_per_s)),
-            beside(|it| it.messages_per_s),
-            median(of(|it| it.cpu_ns)),
-            beside(|it| it.cpu_ns),
-            median(of(|it| it.p99_us)),
-            busy * 100.0,
-            median(of(|it| it.generator_share)) * 100.0,
-        );
+        let _ = write!(text, "| {} |", rounds[0][place].name);
+        for column in columns {
+            let of = |place: usize| rounds.iter().map(move |round| round[place].of(column.key));
+            let _ = write!(text, " {} |", column.text(median(of(place).collect())));
+            if column.telling == Telling::Compared {
+                let ratios = of(place).zip(of(0)).map(|(own, rival)| own / rival);
+                let mark = if is_held_back(column, place, rounds) {
+                    "*"
+                } else {
+                    ""
+                };
+                let _ = write!(text, " {}{mark} |", spread(ratios.collect()));
+            }
+        }
+        text.push('\n');
     }
     text
 }
 
-/// From here on a server is busy all the time: starting and ending a run takes the rest.
+/// Whether a throughput is of a server that was not busy all the time.
+fn is_held_back(column: &Column, place: usize, rounds: &[Vec<Figures>]) -> bool {
+    let shares = rounds.iter().map(|round| round[place].of("server_share"));
+    matches!(column.key, "messages_per_s" | "connections_per_s") && median(shares.collect()) < BUSY
+}
+
+/// From here on a server is busy all the time: beginning and ending take the rest.
 const BUSY: f64 = 0.9;
 
 fn spread(mut ratios: Vec<f64>) -> String {
@@ -154,14 +209,14 @@ mod tests {
 
     #[test]
     fn ratios_are_of_one_round() {
-        let figure = |name: &str, messages_per_s, cpu_ns| Measured {
-            name: name.to_owned(),
-            messages: 1.0,
-            messages_per_s,
-            cpu_ns,
-            server_share: 1.0,
-            generator_share: 0.5,
-            p99_us: 1.0,
+        let figure = |name: &str, messages_per_s, cpu_ns| {
+            let name = name.to_owned();
+            let values = [
+                ("messages_per_s", messages_per_s),
+                ("cpu_ns", cpu_ns),
+                ("server_share", 1.0),
+            ];
+            Figures::new(name, values)
         };
         // The machine was half as fast in the second round.
         let rounds = [(1.0, 1.0), (0.5, 2.0), (1.0, 1.0)].map(|(speed, cost)| {
@@ -170,8 +225,15 @@ mod tests {
                 figure("ours", 1500.0 * speed, 4000.0 * cost),
             ]
         });
-        let text = lines(&rounds);
-        assert!(text.contains("| ours | 1500 | 1.50 [1.50, 1.50] | 4000 | 0.80 [0.80, 0.80] |"));
+        let columns = &[
+            Column::compared("messages_per_s", "messages/s"),
+            Column::compared("cpu_ns", "CPU, ns a message"),
+            Column::share("server_share", "busy"),
+            Column::told("p99_us", "p99, us"),
+        ];
+        let ours = "| ours | 1500 | 1.50 [1.50, 1.50] | 4000 | 0.80 [0.80, 0.80] | 100 % | - |\n";
+        assert!(lines(columns, &rounds).ends_with(ours));
+        assert!(head(columns).starts_with("| | messages/s | ratio |"));
         assert_eq!(median(vec![3.0, 1.0, 2.0, 4.0]), 2.5);
     }
 }
