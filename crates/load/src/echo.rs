@@ -105,6 +105,10 @@ impl Echo {
             Completion::Received { buffer, .. } => return self.received(buffer, driver),
             Completion::EndOfStream { .. } => session.on_end_of_stream(now),
             Completion::Failed { error, .. } => session.on_failed(error),
+            Completion::Blocked { bytes, .. } => {
+                session.on_blocked(bytes);
+                None
+            }
             Completion::Sent { buffer, result, .. } => session.on_sent(buffer, result, now),
             Completion::Accepted { .. }
             | Completion::AcceptFailed { .. }

@@ -66,6 +66,17 @@ impl<D: Driver> Driver for Metered<D> {
         self.driver.send(socket, buffer)
     }
 
+    fn post(&mut self, socket: SocketId, buffer: Vec<u8>) -> Submission {
+        self.bytes_sent += buffer.len() as u64;
+        self.driver.post(socket, buffer)
+    }
+
+    fn send_at_once(&mut self, socket: SocketId, parts: [&[u8]; 2]) -> usize {
+        let taken = self.driver.send_at_once(socket, parts);
+        self.bytes_sent += taken as u64;
+        taken
+    }
+
     fn untaken_bytes(&self, socket: SocketId) -> usize {
         self.driver.untaken_bytes(socket)
     }

@@ -127,6 +127,9 @@ impl Room {
             Completion::Failed { socket, error } => self.tell(socket, |session| {
                 session.on_failed(error);
             }),
+            Completion::Blocked { socket, bytes } => self.tell(socket, |session| {
+                session.on_blocked(bytes);
+            }),
             Completion::Sent {
                 socket,
                 buffer,

@@ -66,6 +66,11 @@ impl RawEcho {
                 self.received(socket, &buffer);
                 self.driver.recycle(buffer);
             }
+            Completion::Blocked { socket, .. } => {
+                if let Some(peer) = self.peer(socket) {
+                    peer.is_sending = true;
+                }
+            }
             Completion::Sent { socket, buffer, .. } => {
                 self.spares.push(buffer);
                 if let Some(peer) = self.peer(socket) {
@@ -142,7 +147,7 @@ impl RawEcho {
         if buffer.is_empty() {
             return;
         }
-        match self.driver.send(socket, buffer) {
+        match self.driver.post(socket, buffer) {
             Submission::Done(buffer) => self.spares.push(buffer),
             Submission::InFlight => {
                 if let Some(peer) = self.peer(socket) {

@@ -59,6 +59,23 @@ pub trait Driver {
     /// flight per socket: after [`Submission::InFlight`] wait for [`Completion::Sent`].
     fn send(&mut self, socket: SocketId, buffer: Vec<u8>) -> Submission;
 
+    /// The same for a buffer of whose end nobody needs to know, as long as more is to be sent after
+    /// it at some time: [`Submission::Done`] may be said before it is with the kernel, at the next
+    /// `wait` at the latest. If the socket does not take all of it then,
+    /// [`Completion::Blocked`] makes it one that is in flight. After [`shutdown`](Self::shutdown)
+    /// or before a `close` that is to follow all bytes, this is not for use.
+    fn post(&mut self, socket: SocketId, buffer: Vec<u8>) -> Submission {
+        self.send(socket, buffer)
+    }
+
+    /// Writes what the socket takes at once of these parts, one after the other, while no send is
+    /// in flight, without keeping anything: how many bytes that were. None where a driver does not
+    /// do so, where the socket is full, and where it has failed, of which `send` tells.
+    fn send_at_once(&mut self, socket: SocketId, parts: [&[u8]; 2]) -> usize {
+        let _ = (socket, parts);
+        0
+    }
+
     /// How many of the bytes handed to `send` the peer's host has not taken, as far as is known:
     /// what tells a slow reader from one that is gone. 0 for an id that is not valid.
     fn untaken_bytes(&self, socket: SocketId) -> usize;
@@ -150,6 +167,14 @@ pub enum Completion {
         /// Whether all of it was handed to the kernel.
         result: io::Result<()>,
     },
+    /// What was posted is in flight, although [`Driver::post`] said that it was done, because the
+    /// socket had no room for it; `Sent` follows. It comes before what was received since.
+    Blocked {
+        /// Whose.
+        socket: SocketId,
+        /// The length of the buffer.
+        bytes: usize,
+    },
     /// The end of a [`Driver::detach`]. The id is no longer valid.
     Detached {
         /// The id that was given up.
@@ -171,6 +196,7 @@ impl Completion {
             | Self::Received { socket, .. }
             | Self::EndOfStream { socket }
             | Self::Failed { socket, .. }
+            | Self::Blocked { socket, .. }
             | Self::Sent { socket, .. } => Some(*socket),
             Self::Accepted { .. }
             | Self::AcceptFailed { .. }

@@ -260,6 +260,7 @@ impl<'a> Peer<'a> {
             }
             Completion::Connected { .. }
             | Completion::AcceptFailed { .. }
+            | Completion::Blocked { .. }
             | Completion::Detached { .. }
             | Completion::Woken => {}
         }

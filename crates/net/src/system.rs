@@ -163,6 +163,14 @@ impl Driver for SystemDriver {
         either!(self, driver => driver.send(socket, buffer))
     }
 
+    fn post(&mut self, socket: SocketId, buffer: Vec<u8>) -> Submission {
+        either!(self, driver => driver.post(socket, buffer))
+    }
+
+    fn send_at_once(&mut self, socket: SocketId, parts: [&[u8]; 2]) -> usize {
+        either!(self, driver => driver.send_at_once(socket, parts))
+    }
+
     fn untaken_bytes(&self, socket: SocketId) -> usize {
         either!(self, driver => driver.untaken_bytes(socket))
     }

@@ -4,6 +4,8 @@ pub(crate) mod harness;
 
 #[cfg(test)]
 mod drivers;
+#[cfg(test)]
+mod posts;
 
 /// Makes two tests of each function that takes a [`crate::DriverChoice`], one for each driver.
 /// Where the kernel has no io_uring for us, the second says so and is over.

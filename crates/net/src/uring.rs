@@ -12,6 +12,7 @@ mod accept;
 mod answers;
 mod provided;
 mod ring;
+mod send;
 mod socket;
 mod token;
 
@@ -25,7 +26,7 @@ use std::time::Duration;
 
 use slab::Slab;
 
-use crate::buffer::{BufferPool, ReceiveBuffer, Storage};
+use crate::buffer::{ReceiveBuffer, Storage};
 use crate::connect::connect;
 use crate::driver::{
     Completion, ConnectTarget, Driver, ListenerId, SocketId, Submission, Transport, WakeEvent,
@@ -33,7 +34,7 @@ use crate::driver::{
 };
 use crate::table::SocketTable;
 use crate::time::Time;
-use crate::write::write_now;
+use crate::write::write_parts_now;
 use accept::Listener;
 use ring::Ring;
 use socket::{Flags, Socket};
@@ -55,8 +56,9 @@ pub struct UringDriver {
     accepting: Vec<(ListenerId, usize)>,
     /// What happened and was not told yet. At most a few per call, `next` empties it first.
     completions: VecDeque<Completion>,
-    /// Sockets for whose bytes there was no buffer; received from again by the next turn.
-    starved: Vec<SocketId>,
+    /// Sockets for whose bytes there was no buffer; received from again in turn, as many at a time
+    /// as there are buffers for.
+    starved: VecDeque<SocketId>,
     /// Sockets whose end is told with the next turn.
     ended: Vec<SocketId>,
     /// What was not sent of sockets that are being detached.
@@ -86,7 +88,7 @@ impl UringDriver {
             listeners: Slab::new(),
             accepting: Vec::new(),
             completions: VecDeque::new(),
-            starved: Vec::new(),
+            starved: VecDeque::new(),
             ended: Vec::new(),
             unsent: Vec::new(),
             closing: Vec::new(),
@@ -175,13 +177,18 @@ impl UringDriver {
         if self.ring.is_submitted() {
             self.closing.clear();
         }
+        self.settle_posted();
         result
     }
 
     /// How long to sleep; None is without end.
     fn timeout(&self, until: Option<Time>) -> Option<Duration> {
         let is_idle = self.completions.is_empty() && self.accepting.is_empty();
-        if !is_idle || !self.closing.is_empty() || !self.ended.is_empty() {
+        let is_waited_for = self.starved.is_empty()
+            && self.closing.is_empty()
+            && self.ended.is_empty()
+            && !self.ring.is_followed();
+        if !is_idle || !is_waited_for {
             return Some(Duration::ZERO);
         }
         let resume = self
@@ -252,44 +259,20 @@ impl Driver for UringDriver {
         }
     }
 
-    fn send(&mut self, socket: SocketId, mut buffer: Vec<u8>) -> Submission {
-        let entry = self.sockets.get_mut(socket);
-        let Some(entry) = entry.filter(|_| !buffer.is_empty()) else {
-            buffer.clear();
-            return Submission::Done(buffer);
-        };
-        assert!(
-            entry.send().is_none(),
-            "a socket has at most one send in flight"
-        );
-        let mut sent = 0;
-        if buffer.len() >= DIRECT_SEND_BYTES {
-            match write_now(&entry.fd, &buffer) {
-                Ok(bytes) => sent = bytes,
-                Err(error) => {
-                    buffer.clear();
-                    let result = Err(error);
-                    self.completions.push_back(Completion::Sent {
-                        socket,
-                        buffer,
-                        result,
-                    });
-                    return Submission::InFlight;
-                }
-            }
-            if sent == buffer.len() {
-                buffer.clear();
-                return Submission::Done(buffer);
-            }
+    fn send(&mut self, socket: SocketId, buffer: Vec<u8>) -> Submission {
+        self.submit(socket, buffer, false)
+    }
+
+    fn post(&mut self, socket: SocketId, buffer: Vec<u8>) -> Submission {
+        self.submit(socket, buffer, true)
+    }
+
+    fn send_at_once(&mut self, socket: SocketId, parts: [&[u8]; 2]) -> usize {
+        let entry = self.sockets.get(socket);
+        match entry.filter(|entry| entry.send().is_none()) {
+            Some(entry) => write_parts_now(&entry.fd, parts).unwrap_or(0),
+            None => 0,
         }
-        if sent == 0 && buffer.capacity() >= DIRECT_SEND_BYTES {
-            // What waits together is small: a large buffer is for large messages.
-            let small = buffer.as_slice().to_vec();
-            BufferPool::give(std::mem::replace(&mut buffer, small));
-        }
-        let place = self.ring.send(&entry.fd, socket, buffer, sent);
-        entry.set_send(Some(place));
-        Submission::InFlight
     }
 
     fn untaken_bytes(&self, socket: SocketId) -> usize {
@@ -346,15 +329,16 @@ impl Driver for UringDriver {
     }
 
     fn wait(&mut self, until: Option<Time>) -> io::Result<()> {
-        let mut starved = std::mem::take(&mut self.starved);
-        for id in starved.drain(..) {
+        let mut left = self.ring.receives_per_turn();
+        while left > 0
+            && let Some(id) = self.starved.pop_front()
+        {
             if let Some(socket) = self.sockets.get_mut(id) {
                 socket.flags.remove(Flags::STARVED);
+                left -= usize::from(socket.wants_receive());
                 self.receive(id);
             }
         }
-        // Its memory is used again.
-        self.starved = starved;
         self.resume_listeners();
         let timeout = self.timeout(until);
         let result = self.enter(timeout);
@@ -407,11 +391,6 @@ impl fmt::Debug for UringDriver {
             .finish_non_exhaustive()
     }
 }
-
-/// From here on a send is tried at once: beside copying so much a call of its own is nothing, the
-/// bytes are still in the cache, and a queue that is bound by its length empties into the buffers
-/// of the kernel while it fills.
-const DIRECT_SEND_BYTES: usize = 32 * 1024;
 
 /// There is something to read, or somebody to accept.
 const POLL_IN: u32 = libc::POLLIN as u32;

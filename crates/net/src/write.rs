@@ -1,10 +1,10 @@
 //! Writing without waiting.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
-use rustix::net::SendFlags;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 
 /// Writes what the kernel takes now: until "would block", which alone promises to be told when
 /// there is room again. How many bytes that were.
@@ -20,4 +20,12 @@ pub(crate) fn write_now(fd: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
         }
     }
     Ok(sent)
+}
+
+/// Writes what the kernel takes at once of two parts, one after the other.
+pub(crate) fn write_parts_now(fd: &OwnedFd, parts: [&[u8]; 2]) -> io::Result<usize> {
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    let slices = parts.map(IoSlice::new);
+    let mut nothing = SendAncillaryBuffer::default();
+    Ok(sendmsg(fd, &slices, &mut nothing, flags)?)
 }

@@ -45,6 +45,7 @@ fn a_loop_without_descriptors_rests_and_goes_on_when_there_are_some() {
                 | Completion::EndOfStream { .. }
                 | Completion::Failed { .. }
                 | Completion::Sent { .. }
+                | Completion::Blocked { .. }
                 | Completion::Detached { .. }
                 | Completion::Woken => panic!("{completion:?}"),
             }

@@ -107,6 +107,7 @@ impl World {
                 }
                 Completion::EndOfStream { .. }
                 | Completion::Failed { .. }
+                | Completion::Blocked { .. }
                 | Completion::Detached { .. }
                 | Completion::AcceptFailed { .. }
                 | Completion::Woken => panic!("{completion:?}"),

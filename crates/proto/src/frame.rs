@@ -266,11 +266,26 @@ impl Lead {
 /// Appends a whole frame, masked if there is a `mask`.
 pub(crate) fn encode(lead: Lead, mask: Option<[u8; 4]>, payload: &[u8], out: &mut Vec<u8>) {
     out.reserve(HEADER_BYTES_MAX + payload.len());
+    encode_header(lead, mask, payload.len(), out);
+    let start = out.len();
+    out.extend_from_slice(payload);
+    if let Some(mask) = mask {
+        mask::apply(mask, out.get_mut(start..).unwrap_or_default());
+    }
+}
+
+/// Appends the header of a frame whose payload of so many bytes follows.
+pub(crate) fn encode_header(
+    lead: Lead,
+    mask: Option<[u8; 4]>,
+    payload_bytes: usize,
+    out: &mut Vec<u8>,
+) {
     let fin = if lead.fin { FIN } else { 0 };
     let compressed = if lead.compressed { COMPRESSED } else { 0 };
     out.push(lead.kind.as_u8() | fin | compressed);
     let masked = if mask.is_some() { MASKED } else { 0 };
-    match payload.len() {
+    match payload_bytes {
         length @ 0..126 => out.push(masked | length as u8),
         length @ 126..0x1_0000 => {
             out.push(masked | LENGTH_16);
@@ -283,11 +298,6 @@ pub(crate) fn encode(lead: Lead, mask: Option<[u8; 4]>, payload: &[u8], out: &mu
     }
     if let Some(mask) = mask {
         out.extend_from_slice(&mask);
-    }
-    let start = out.len();
-    out.extend_from_slice(payload);
-    if let Some(mask) = mask {
-        mask::apply(mask, out.get_mut(start..).unwrap_or_default());
     }
 }
 

@@ -274,6 +274,10 @@ impl<D: Driver> Worker<D> {
             Completion::Failed { socket, error } => {
                 self.tell(socket, |session, _| session.on_failed(error));
             }
+            Completion::Blocked { socket, bytes } => self.tell(socket, |session, _| {
+                session.on_blocked(bytes);
+                None
+            }),
             Completion::Sent {
                 socket,
                 buffer,
@@ -377,6 +381,7 @@ impl<D: Driver> Worker<D> {
                 continue;
             };
             connection.is_dirty = false;
+            connection.was_sent_to = false;
             if matches!(connection.stage, Stage::Leaving { .. }) {
                 continue;
             }

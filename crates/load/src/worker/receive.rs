@@ -44,6 +44,10 @@ impl<D: Driver> Worker<D> {
                     let connected = self.driver.now();
                     self.tell(socket, |session| session.on_connected(result, connected));
                 }
+                Completion::Blocked { socket, bytes } => self.tell(socket, |session| {
+                    session.on_blocked(bytes);
+                    None
+                }),
                 Completion::Sent {
                     socket,
                     buffer,

@@ -39,6 +39,73 @@ impl Session {
         })?)
     }
 
+    /// The same; of a large message before which nothing waits, what the socket takes at once is
+    /// written without being copied. For the first message of a turn: what follows it goes
+    /// together.
+    pub fn send_at_once<D: Driver>(
+        &mut self,
+        opcode: Opcode,
+        payload: &[u8],
+        driver: &mut D,
+    ) -> Result<(), SendError> {
+        if self.may_go_at_once(payload.len())
+            && let Stage::Open(connection) = &mut self.stage
+        {
+            let mut header = Vec::with_capacity(FRAME_HEADER_BYTES_MAX);
+            if connection.send_header(opcode, payload.len(), &mut header)? {
+                match self.tls {
+                    None => self.write_at_once(&header, payload, driver),
+                    Some(_) => self.seal_at_once(&header, payload, driver),
+                }
+                return Ok(());
+            }
+        }
+        self.send(opcode, payload)
+    }
+
+    /// Whether a message of so many bytes is worth it, and nothing comes before it.
+    fn may_go_at_once(&self, payload_bytes: usize) -> bool {
+        let is_worth_it = match &self.tls {
+            None => payload_bytes >= AT_ONCE_BYTES_MIN,
+            Some(tls) => {
+                let range = SEALED_AT_ONCE_BYTES_MIN..SEALED_BYTES_MAX;
+                range.contains(&payload_bytes) && tls.takes_parts()
+            }
+        };
+        is_worth_it && self.phase <= Phase::Active && self.write_queue_bytes() == 0
+    }
+
+    /// Seals a frame from where it is, and hands it to the driver.
+    fn seal_at_once<D: Driver>(&mut self, header: &[u8], payload: &[u8], driver: &mut D) {
+        let Some(tls) = &mut self.tls else {
+            return;
+        };
+        let mut wire = BufferPool::take();
+        wire.reserve_exact(sealed_bytes(header.len() + payload.len()));
+        tls.write_parts([header, payload], &mut wire);
+        if wire.is_empty() {
+            // The keys are used up, which the next look at the session finds.
+            return BufferPool::give(wire);
+        }
+        self.submit(wire, driver);
+    }
+
+    /// Writes a frame as far as the socket takes it, and queues the rest.
+    fn write_at_once<D: Driver>(&mut self, header: &[u8], payload: &[u8], driver: &mut D) {
+        let taken = driver.send_at_once(self.socket, [header, payload]);
+        self.untaken_bytes = self.untaken_bytes.saturating_add(taken);
+        if taken == header.len() + payload.len() {
+            return;
+        }
+        self.reserve_outbox();
+        self.outbox.reserve(header.len() + payload.len() - taken);
+        let of_header = header.get(taken..).unwrap_or_default();
+        let of_payload = payload.get(taken.saturating_sub(header.len())..);
+        self.outbox.extend_from_slice(of_header);
+        self.outbox
+            .extend_from_slice(of_payload.unwrap_or_default());
+    }
+
     /// Queues a message in frames of `fragment_bytes` each, the last one with what is left, under
     /// the same bound as `send`.
     pub fn send_fragmented(
@@ -169,6 +236,11 @@ impl Session {
         }
     }
 
+    /// Takes note of a `Completion::Blocked`; `on_sent` follows.
+    pub fn on_blocked(&mut self, bytes: usize) {
+        self.in_flight_bytes = bytes;
+    }
+
     /// Does everything that is to be done with the socket: one write of all that is queued, then
     /// pausing, half closing and closing as it comes. Call it at the end of a turn for each
     /// session that something happened to.
@@ -262,7 +334,13 @@ impl Session {
     pub(super) fn submit<D: Driver>(&mut self, wire: Vec<u8>, driver: &mut D) {
         let length = wire.len();
         self.untaken_bytes = self.untaken_bytes.saturating_add(length);
-        match driver.send(self.socket, wire) {
+        // What comes last is to be known to be written, before anything is closed behind it.
+        let submission = if self.phase > Phase::Active {
+            driver.send(self.socket, wire)
+        } else {
+            driver.post(self.socket, wire)
+        };
+        match submission {
             Submission::Done(buffer) => BufferPool::give(buffer),
             Submission::InFlight => self.in_flight_bytes = length,
         }
@@ -376,5 +454,17 @@ impl Session {
 const SEALED_BYTES_MAX: usize = 7 * 16 * 1024;
 /// They fit into it with what each adds, and it into the pool.
 const WIRE_BYTES_MAX: usize = SEALED_BYTES_MAX + 8 * 1024;
+/// From here on to copy a message takes longer than a call of its own to write it.
+const AT_ONCE_BYTES_MIN: usize = 32 * 1024;
+/// From here on to copy a message before it is sealed costs more than to write it by itself.
+const SEALED_AT_ONCE_BYTES_MIN: usize = 8 * 1024;
+
+/// What becomes of plaintext as records, with a little left for what TLS itself has to say.
+const fn sealed_bytes(plaintext_bytes: usize) -> usize {
+    plaintext_bytes + (plaintext_bytes / (16 * 1024) + 2) * RECORD_OVERHEAD_BYTES
+}
+
+/// Of a record of TLS 1.3: header, type and tag; there is room for more.
+const RECORD_OVERHEAD_BYTES: usize = 64;
 /// RFC 6455, 5.2: two bytes, eight of length, four of mask.
 const FRAME_HEADER_BYTES_MAX: usize = 14;

@@ -126,6 +126,7 @@ impl SimDriver {
             | Completion::Received { socket, .. }
             | Completion::EndOfStream { socket }
             | Completion::Failed { socket, .. }
+            | Completion::Blocked { socket, .. }
             | Completion::Sent { socket, .. } => self.with(*socket, |_, _| ()).is_some(),
             Completion::Accepted { .. }
             | Completion::AcceptFailed { .. }

@@ -9,14 +9,14 @@ use crate::tests::on_each_driver;
 use crate::{DriverChoice, SystemDriver, Time, listen_socket};
 
 /// A driver with one connection, whose other end is a blocking socket.
-struct World {
-    driver: SystemDriver,
-    socket: SocketId,
-    peer: TcpStream,
-    addr: SocketAddr,
+pub(super) struct World {
+    pub(super) driver: SystemDriver,
+    pub(super) socket: SocketId,
+    pub(super) peer: TcpStream,
+    pub(super) addr: SocketAddr,
 }
 
-fn world(on: DriverChoice) -> World {
+pub(super) fn world(on: DriverChoice) -> World {
     let mut driver = SystemDriver::new(on).unwrap();
     let listener = listen_socket(([127, 0, 0, 1], 0).into(), false, 16).unwrap();
     let addr = listener.local_addr().unwrap();
@@ -30,7 +30,7 @@ fn world(on: DriverChoice) -> World {
     }
 }
 
-fn pair(driver: &mut SystemDriver, addr: SocketAddr) -> (SocketId, TcpStream) {
+pub(super) fn pair(driver: &mut SystemDriver, addr: SocketAddr) -> (SocketId, TcpStream) {
     let stream = TcpStream::connect(addr).unwrap();
     let Completion::Accepted { socket, peer, .. } = next(driver) else {
         panic!("no connection")
@@ -43,7 +43,7 @@ fn pair(driver: &mut SystemDriver, addr: SocketAddr) -> (SocketId, TcpStream) {
 }
 
 /// The next completion; waits for it, at most ten seconds.
-fn next(driver: &mut SystemDriver) -> Completion {
+pub(super) fn next(driver: &mut SystemDriver) -> Completion {
     let give_up = driver.now() + Duration::from_secs(10);
     loop {
         if let Some(completion) = driver.next() {
@@ -55,7 +55,7 @@ fn next(driver: &mut SystemDriver) -> Completion {
 }
 
 /// Everything of one turn that only looks; buffers are given back.
-fn look(driver: &mut SystemDriver) -> Vec<String> {
+pub(super) fn look(driver: &mut SystemDriver) -> Vec<String> {
     driver.wait(Some(Time::default())).unwrap();
     let mut seen = Vec::new();
     while let Some(completion) = driver.next() {

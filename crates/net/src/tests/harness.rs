@@ -207,6 +207,11 @@ impl<D: Driver> Loop<D> {
                 let happened = session.on_failed(error).map(owned);
                 self.note(socket, happened);
             }
+            Completion::Blocked { socket, bytes } => {
+                let session = self.sessions.get_mut(&socket).unwrap();
+                session.on_blocked(bytes);
+                self.note(socket, None);
+            }
             Completion::Sent {
                 socket,
                 buffer,

@@ -223,16 +223,20 @@ impl RecordLayer {
         self.owes_key_update
     }
 
-    /// Seals data, or nothing but what the peer waits for, into records appended to `out`.
-    pub(super) fn seal(&mut self, plaintext: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+    /// Seals data, or nothing but what the peer waits for, into records appended to `out`. The two
+    /// parts are one after the other to the peer.
+    pub(super) fn seal(&mut self, parts: [&[u8]; 2], out: &mut Vec<u8>) -> Result<(), Error> {
         if self.owes_key_update {
             self.update_key(NOT_REQUESTED, out)?;
         }
-        for content in plaintext.chunks(CONTENT_BYTES_MAX) {
+        let [mut first, mut second] = parts;
+        while !(first.is_empty() && second.is_empty()) {
+            let before = take(&mut first, CONTENT_BYTES_MAX);
+            let behind = take(&mut second, CONTENT_BYTES_MAX - before.len());
             if self.sealing.is_used_up() {
                 self.update_key(NOT_REQUESTED, out)?;
             }
-            self.seal_record(APPLICATION_DATA, content, out)?;
+            self.seal_record(APPLICATION_DATA, [before, behind], out)?;
         }
         Ok(())
     }
@@ -249,26 +253,33 @@ impl RecordLayer {
         } else {
             2
         };
-        self.seal_record(ALERT, &[level, alert.into()], out)
+        self.seal_record(ALERT, [&[level, alert.into()], &[]], out)
     }
 
     /// Says that our next records are sealed with another key. One answer is enough for all
     /// requests that came before it.
     fn update_key(&mut self, request: u8, out: &mut Vec<u8>) -> Result<(), Error> {
-        self.seal_record(HANDSHAKE, &[KEY_UPDATE, 0, 0, 1, request], out)?;
+        self.seal_record(HANDSHAKE, [&[KEY_UPDATE, 0, 0, 1, request], &[]], out)?;
         self.sealing = self.secrets.next(Way::Send).map_err(|fault| fault.error)?;
         self.owes_key_update = false;
         Ok(())
     }
 
-    fn seal_record(&mut self, kind: u8, content: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
-        let sealed = content.len() + 1 + TAG_BYTES;
+    fn seal_record(
+        &mut self,
+        kind: u8,
+        content: [&[u8]; 2],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let [first, second] = content;
+        let sealed = first.len() + second.len() + 1 + TAG_BYTES;
         let [high, low] = (sealed as u16).to_be_bytes();
         let header = [APPLICATION_DATA, 3, 3, high, low];
         out.reserve(HEADER_BYTES + sealed);
         out.extend_from_slice(&header);
         let start = out.len();
-        out.extend_from_slice(content);
+        out.extend_from_slice(first);
+        out.extend_from_slice(second);
         out.push(kind);
         let inner = out.get_mut(start..).unwrap_or_default();
         let Some(tag) = self.sealing.seal(header, inner) else {
@@ -304,7 +315,8 @@ impl RecordLayer {
     /// Seals any content, for tests of the peer.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn seal_any(&mut self, kind: u8, content: &[u8], out: &mut Vec<u8>) {
-        self.seal_record(kind, content, out).expect("keys are left");
+        self.seal_record(kind, [content, &[]], out)
+            .expect("keys are left");
     }
 }
 
@@ -343,6 +355,13 @@ impl Secrets {
         let (sequence, secrets) = made.map_err(failed)?;
         RecordKey::new(sequence, &secrets).ok_or_else(|| failed(Error::EncryptError))
     }
+}
+
+/// Takes so many bytes off the front at most.
+fn take<'a>(bytes: &mut &'a [u8], bytes_max: usize) -> &'a [u8] {
+    let (taken, rest) = bytes.split_at(bytes.len().min(bytes_max));
+    *bytes = rest;
+    taken
 }
 
 /// Where a whole record is.

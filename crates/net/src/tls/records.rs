@@ -245,6 +245,16 @@ impl Records {
     /// appended to `out`, after whatever TLS itself has to say. All of it is sealed, or nothing
     /// ever more: see [`is_exhausted`](Self::is_exhausted).
     pub(crate) fn write(&mut self, plaintext: &[u8], out: &mut Vec<u8>) {
+        self.write_parts([plaintext, &[]], out);
+    }
+
+    /// Whether [`write_parts`](Self::write_parts) may be given two: rustls takes one.
+    pub(crate) fn takes_parts(&self) -> bool {
+        matches!(self.layer, Layer::Own { .. })
+    }
+
+    /// The same for plaintext in two parts, one after the other.
+    pub(crate) fn write_parts(&mut self, parts: [&[u8]; 2], out: &mut Vec<u8>) {
         self.take_over();
         self.encode_queued();
         out.append(&mut std::mem::take(&mut self.outgoing));
@@ -253,12 +263,13 @@ impl Records {
         }
         match &mut self.layer {
             Layer::Own { records, .. } => {
-                if records.seal(plaintext, out).is_err() {
+                if records.seal(parts, out).is_err() {
                     (self.exhausted, self.failed) = (true, true);
                 }
             }
-            Layer::Rustls(_) if !plaintext.is_empty() => {
-                self.seal(Seal::Plaintext(plaintext), out);
+            Layer::Rustls(_) if !parts[0].is_empty() => {
+                debug_assert!(parts[1].is_empty(), "see `takes_parts`");
+                self.seal(Seal::Plaintext(parts[0]), out);
             }
             Layer::Rustls(_) | Layer::Lost => {}
         }

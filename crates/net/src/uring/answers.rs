@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::ring::{Answer, Sent};
+use super::ring::Answer;
 use super::socket::Flags;
 use super::{POLL_ERRORS, POLL_IN, UringDriver};
 use crate::buffer::{ReceiveBuffer, Storage};
@@ -67,7 +67,8 @@ impl UringDriver {
             (Err(libc::ENOBUFS), _) => {
                 // Buffers are given back in this turn, so the next one is soon enough.
                 entry.flags.insert(Flags::STARVED);
-                self.starved.push(socket);
+                self.starved.push_back(socket);
+                self.ring.starved();
                 None
             }
             (Err(libc::ECANCELED | libc::EINTR | libc::EAGAIN), _) => None,
@@ -95,49 +96,6 @@ impl UringDriver {
         } else {
             self.receive(socket);
         }
-    }
-
-    fn sent(&mut self, place: usize, result: Result<usize, i32>) -> Option<Completion> {
-        let bytes = match result {
-            Ok(0) => Err(libc::EPIPE),
-            Err(libc::EINTR | libc::EAGAIN) => Ok(0),
-            result => result,
-        };
-        let error = match bytes.map(|bytes| self.ring.sent(place, bytes)) {
-            Ok(Sent::Whole(socket, buffer)) => {
-                self.sockets.get_mut(socket)?.set_send(None);
-                self.finish_detach(socket);
-                return Some(Completion::Sent {
-                    socket,
-                    buffer,
-                    result: Ok(()),
-                })
-                .filter(|_| self.sockets.get_mut(socket).is_some());
-            }
-            Ok(Sent::Short(socket)) => {
-                let entry = self.sockets.get(socket);
-                if let Some(entry) = entry.filter(|it| !it.flags.contains(Flags::DETACHING)) {
-                    self.ring.go_on(&entry.fd, place);
-                    return None;
-                }
-                libc::ECANCELED
-            }
-            Err(code) => code,
-        };
-        let (socket, mut rest) = self.ring.end(place);
-        let entry = self.sockets.get_mut(socket)?;
-        entry.set_send(None);
-        if entry.flags.intersects(Flags::DETACHING) {
-            self.unsent.push((socket, rest));
-            self.finish_detach(socket);
-            return None;
-        }
-        rest.clear();
-        Some(Completion::Sent {
-            socket,
-            buffer: rest,
-            result: Err(io::Error::from_raw_os_error(error)),
-        })
     }
 
     fn connected(&mut self, socket: SocketId) -> Option<Completion> {

@@ -18,11 +18,29 @@ use io_uring::types::BufRingEntry;
 /// it is (`IOU_PBUF_RING_INC`, Linux 6.12): a message of 32 bytes takes 32 bytes, so that a
 /// thousand of them stay in the cache, and one of 100 KiB is still received at once.
 ///
-/// The bound is what they hold together. At the bound the kernel ends a receive with ENOBUFS; the
+/// The kernel has as few of them at a time as it can do with, and of the others it is given the one
+/// that was used last: what is written over is still in the cache, and buffers that were never
+/// needed take no memory. Where they do not suffice for what comes within a turn, the kernel ends a
+/// receive with ENOBUFS, and from then on it has twice as many, up to all of them; of large
+/// messages only as many as the cache holds, since to receive again is little beside them. The
 /// bytes stay in the socket until the driver has given buffers back and receives again.
 pub(super) struct ProvidedBuffers {
     memory: Rc<Memory>,
     buffers: [Buffer; BUFFERS],
+    /// Neither the kernel's nor lent out, the one that was used last at the end.
+    spare: Vec<usize>,
+    /// How many the kernel has, and is to have.
+    offered: usize,
+    wanted: usize,
+    /// Whether a buffer was used up since it grew: only then is that too little, too.
+    is_ripe: bool,
+    /// What was received in the present turn, and in how many parts.
+    received_bytes: usize,
+    parts: usize,
+    /// The mean of a part in the last turn that had any.
+    part_bytes: usize,
+    /// Buffers used up since there were too few.
+    used_up: usize,
     /// What the kernel is told as the end of the ring.
     tail: u16,
 }
@@ -55,26 +73,67 @@ impl ProvidedBuffers {
         let mut provided = Self {
             memory,
             buffers: [Buffer::default(); BUFFERS],
+            spare: (0..BUFFERS).rev().collect(),
+            offered: 0,
+            wanted: BUFFERS_MIN,
+            is_ripe: true,
+            received_bytes: 0,
+            parts: 0,
+            part_bytes: 1,
+            used_up: 0,
             tail: 0,
         };
-        for index in 0..BUFFERS {
-            provided.provide(index);
-        }
+        provided.offer();
         Ok(provided)
+    }
+
+    /// A turn begins.
+    pub(super) fn begin_turn(&mut self) {
+        if let Some(mean) = self.received_bytes.checked_div(self.parts) {
+            self.part_bytes = mean.max(1);
+        }
+        (self.received_bytes, self.parts) = (0, 0);
+    }
+
+    /// For how many receives the buffers of a turn suffice, if they are as those before.
+    pub(super) fn receives_per_turn(&self) -> usize {
+        (self.wanted * BUFFER_BYTES / self.part_bytes).max(1)
+    }
+
+    /// The kernel had none left: it is to have twice as many.
+    pub(super) fn grow(&mut self) {
+        self.used_up = 0;
+        if std::mem::take(&mut self.is_ripe) {
+            let most = match self.part_bytes {
+                LARGE_PART_BYTES.. => BUFFERS_IN_CACHE,
+                _ => BUFFERS,
+            };
+            self.wanted = self.wanted.max((2 * self.wanted).min(most));
+            self.offer();
+        }
     }
 
     /// What a completion says was received: `length` bytes in the buffer `index`, which the kernel
     /// goes on with if there `is_more`. None for what no kernel says.
     pub(super) fn take(&mut self, index: u16, length: usize, is_more: bool) -> Option<Provided> {
+        if length == 0 {
+            // It goes on where it was, whatever is said of it.
+            return None;
+        }
         let buffer = self.buffers.get_mut(usize::from(index))?;
         let offset = buffer.filled;
         let filled = offset.checked_add(length)?;
         if filled > BUFFER_BYTES {
             return None;
         }
+        self.received_bytes += length;
+        self.parts += 1;
         buffer.filled = filled;
         buffer.is_used_up = !is_more;
         buffer.lent += 1;
+        if !is_more {
+            self.take_note_of_end();
+        }
         Some(Provided {
             memory: Rc::clone(&self.memory),
             index,
@@ -90,14 +149,33 @@ impl ProvidedBuffers {
         let buffer = &mut self.buffers[index];
         buffer.lent -= 1;
         if buffer.is_used_up && buffer.lent == 0 {
-            self.provide(index);
+            self.spare.push(index);
+            self.offer();
         }
     }
 
-    fn provide(&mut self, index: usize) {
-        self.buffers[index] = Buffer::default();
-        self.memory.provide(index, self.tail);
-        self.tail = self.tail.wrapping_add(1);
+    /// The kernel has used one up, and goes on with another.
+    fn take_note_of_end(&mut self) {
+        self.offered = self.offered.saturating_sub(1);
+        self.used_up += 1;
+        self.is_ripe = true;
+        if self.used_up == ENOUGH_FOR && self.wanted > BUFFERS_MIN {
+            self.used_up = 0;
+            self.wanted -= 1;
+        }
+        self.offer();
+    }
+
+    /// Gives the kernel what it is to have, as far as there is any.
+    fn offer(&mut self) {
+        while self.offered < self.wanted
+            && let Some(index) = self.spare.pop()
+        {
+            self.buffers[index] = Buffer::default();
+            self.memory.provide(index, self.tail);
+            self.tail = self.tail.wrapping_add(1);
+            self.offered += 1;
+        }
     }
 
     /// Leaves the memory to the kernel for ever.
@@ -194,6 +272,19 @@ const INCREMENTAL: u16 = 2;
 
 /// A power of two, as the kernel wants it.
 const BUFFERS: usize = 16;
+
+/// 512 KiB.
+const BUFFERS_IN_CACHE: usize = 4;
+
+/// From here on a call to receive again is little beside what it brings.
+const LARGE_PART_BYTES: usize = 16 * 1024;
+
+/// One to be filled, and one to go on with.
+const BUFFERS_MIN: usize = 2;
+
+/// So many used up without a want of any, and the kernel is given one less: seldom, since to find
+/// out that it was one too few costs a turn.
+const ENOUGH_FOR: usize = 1024;
 
 /// As much as one receive gives at most: a message of 64 KiB with its header and the beginning of
 /// the next one.

@@ -4,6 +4,7 @@
     reason = "the kernel reads and writes memory long after the call that names it"
 )]
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
@@ -22,8 +23,14 @@ pub(super) struct Ring {
     ring: IoUring,
     provided: ProvidedBuffers,
     sends: Slab<Send>,
-    /// Completions that may be taken before the next `enter`.
-    left: usize,
+    /// Posted sends whose end is not known yet: all is well with those that give no answer.
+    posted: Vec<usize>,
+    /// Posted sends that have something behind them, which is to follow as soon as they have gone.
+    followed: usize,
+    /// Answers of posted sends, which all is not well with.
+    refused: VecDeque<(usize, Result<usize, i32>)>,
+    /// Answers of the last `enter` that were not taken yet.
+    answers: VecDeque<cqueue::Entry>,
     /// What a socket may have received before others get their turn; 0: as much as there are
     /// buffers.
     receive_bytes_max: u32,
@@ -35,6 +42,23 @@ struct Send {
     buffer: Vec<u8>,
     /// Invariant: 0 <= sent < buffer.len().
     sent: usize,
+    /// Whether the caller takes it for done, and the kernel says nothing if it is.
+    is_posted: bool,
+    /// What is to be sent after it, and is in flight for the caller; usually empty.
+    behind: Vec<u8>,
+}
+
+impl Send {
+    fn is_followed(&self) -> bool {
+        self.is_posted && !self.behind.is_empty()
+    }
+}
+
+/// The end of a send: whose it was, its bytes, and what is to be sent after it.
+pub(super) struct Ended {
+    pub(super) socket: SocketId,
+    pub(super) buffer: Vec<u8>,
+    pub(super) behind: Vec<u8>,
 }
 
 /// An operation that has come to something.
@@ -52,8 +76,8 @@ pub(super) struct Answer {
 pub(super) enum Sent {
     /// The rest is to be sent; `go_on` or `end`.
     Short(SocketId),
-    /// All is sent: whose, and the buffer.
-    Whole(SocketId, Vec<u8>),
+    /// All is sent; the buffer is empty.
+    Whole(Ended),
 }
 
 impl Ring {
@@ -82,7 +106,10 @@ impl Ring {
             ring,
             provided,
             sends: Slab::new(),
-            left: 0,
+            posted: Vec::new(),
+            followed: 0,
+            refused: VecDeque::new(),
+            answers: VecDeque::new(),
             receive_bytes_max: RECEIVE_BYTES_MAX,
         };
         if !made.knows_bounds()? {
@@ -141,9 +168,47 @@ impl Ring {
             socket,
             buffer,
             sent,
+            is_posted: false,
+            behind: Vec::new(),
         });
         self.submit_send(fd.as_raw_fd(), place);
         place
+    }
+
+    /// Sends the buffer, which must not be empty, with the next `enter`; there is an answer only if
+    /// that is not possible at once and as a whole. The place of the send.
+    pub(super) fn post(&mut self, fd: &OwnedFd, socket: SocketId, buffer: Vec<u8>) -> usize {
+        let place = self.sends.insert(Send {
+            socket,
+            buffer,
+            sent: 0,
+            is_posted: true,
+            behind: Vec::new(),
+        });
+        self.posted.push(place);
+        self.submit_send(fd.as_raw_fd(), place);
+        place
+    }
+
+    /// Has the buffer sent after what is in that place, which must have nothing behind it yet.
+    pub(super) fn put_behind(&mut self, place: usize, buffer: Vec<u8>) {
+        let send = &mut self.sends[place];
+        assert!(
+            send.behind.is_empty(),
+            "a socket has at most one send in flight"
+        );
+        send.behind = buffer;
+        self.followed += usize::from(send.is_followed());
+    }
+
+    /// Whether the caller takes it for done.
+    pub(super) fn is_posted(&self, place: usize) -> bool {
+        self.sends[place].is_posted
+    }
+
+    /// Whether something is to be sent once posted sends have gone, of which there is no answer.
+    pub(super) fn is_followed(&self) -> bool {
+        self.followed > 0
     }
 
     /// Sends the rest of what was sent in part.
@@ -152,14 +217,58 @@ impl Ring {
         self.submit_send(fd.as_raw_fd(), place);
     }
 
+    /// A posted send is told of instead: how many bytes it has, if it is what the caller is to be
+    /// told of.
+    pub(super) fn tell_of(&mut self, place: usize) -> Option<usize> {
+        let send = &mut self.sends[place];
+        self.followed -= usize::from(send.is_followed());
+        let was_posted = std::mem::replace(&mut send.is_posted, false);
+        (was_posted && send.behind.is_empty()).then_some(send.buffer.len())
+    }
+
     fn submit_send(&mut self, fd: RawFd, place: usize) {
-        let Send { buffer, sent, .. } = &self.sends[place];
+        let Send {
+            buffer,
+            sent,
+            is_posted,
+            ..
+        } = &self.sends[place];
         let rest = &buffer[*sent..];
         let length = u32::try_from(rest.len()).unwrap_or(u32::MAX);
-        let entry = opcode::Send::new(Fd(fd), rest.as_ptr(), length)
-            .flags(libc::MSG_NOSIGNAL)
-            .build();
+        let send = opcode::Send::new(Fd(fd), rest.as_ptr(), length);
+        let entry = if *is_posted {
+            // At once and as a whole, or there is an answer with what was sent.
+            let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | libc::MSG_WAITALL;
+            let entry = send.flags(flags).build();
+            entry.flags(squeue::Flags::SKIP_SUCCESS)
+        } else {
+            send.flags(libc::MSG_NOSIGNAL).build()
+        };
         self.push(&entry, Token::Send(place));
+    }
+
+    /// The next answer of a posted send: its place, and what came of it.
+    pub(super) fn next_refused(&mut self) -> Option<(usize, Result<usize, i32>)> {
+        self.refused.pop_front()
+    }
+
+    /// The next posted send that has gone out.
+    pub(super) fn next_settled(&mut self) -> Option<Ended> {
+        while let Some(place) = self.posted.pop() {
+            if self.sends.get(place).is_some_and(|send| send.is_posted) {
+                return Some(self.end(place));
+            }
+        }
+        None
+    }
+
+    /// Whether the end of each posted send is known: the kernel has them, and all its answers are
+    /// here.
+    pub(super) fn is_settled(&mut self) -> bool {
+        let submissions = self.ring.submission();
+        let is_submitted = submissions.is_empty() && !submissions.cq_overflow();
+        drop(submissions);
+        is_submitted && self.ring.completion().is_empty()
     }
 
     /// Takes note of bytes of a send that were sent.
@@ -169,35 +278,42 @@ impl Ring {
         if send.sent < send.buffer.len() {
             return Sent::Short(send.socket);
         }
-        let Send {
-            socket, mut buffer, ..
-        } = self.sends.remove(place);
-        buffer.clear();
-        Sent::Whole(socket, buffer)
+        let mut ended = self.end(place);
+        ended.buffer.clear();
+        Sent::Whole(ended)
     }
 
-    /// Ends a send whose answer is there: whose it was, and what was not sent.
-    pub(super) fn end(&mut self, place: usize) -> (SocketId, Vec<u8>) {
+    /// Ends a send with which the kernel is done; the buffer has what was not sent.
+    pub(super) fn end(&mut self, place: usize) -> Ended {
+        let send = self.sends.remove(place);
+        self.followed -= usize::from(send.is_followed());
         let Send {
             socket,
             mut buffer,
             sent,
-        } = self.sends.remove(place);
+            behind,
+            ..
+        } = send;
         buffer.drain(..sent);
-        (socket, buffer)
+        Ended {
+            socket,
+            buffer,
+            behind,
+        }
     }
 
     /// Bytes of a send that were not sent, as far as is known.
     pub(super) fn unsent_bytes(&self, place: usize) -> usize {
         let send = self.sends.get(place);
-        send.map_or(0, |send| send.buffer.len() - send.sent)
+        send.map_or(0, |send| send.buffer.len() - send.sent + send.behind.len())
     }
 
     /// Submits all that was pushed and waits for an answer, `timeout` at most; None is without end.
     /// Without a wait it looks.
     pub(super) fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.provided.begin_turn();
         let result = self.enter_once(timeout);
-        self.left = self.ring.completion().len();
+        self.take_answers();
         match result.err().and_then(|error| error.raw_os_error()) {
             // The time is over, a signal came, or answers must be taken before more can be
             // submitted, which the caller does next.
@@ -208,7 +324,7 @@ impl Ring {
 
     fn enter_once(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
         self.ring.completion().sync();
-        let is_answered = !self.ring.completion().is_empty();
+        let is_answered = !self.answers.is_empty() || !self.ring.completion().is_empty();
         let want = u32::from(!is_answered && timeout != Some(Duration::ZERO));
         let timespec = timeout.map(|timeout| {
             Timespec::new()
@@ -228,6 +344,22 @@ impl Ring {
         unsafe { submitter.enter(submitted, want, flags.bits(), Some(&args)) }
     }
 
+    /// Those of posted sends apart: what they are about comes before what was received since.
+    fn take_answers(&mut self) {
+        let mut completions = self.ring.completion();
+        while self.answers.len() < ANSWERS_MAX
+            && let Some(completion) = completions.next()
+        {
+            if let Token::Send(place) = Token::from_bits(completion.user_data())
+                && self.sends.get(place).is_some_and(|send| send.is_posted)
+            {
+                self.refused.push_back((place, outcome(&completion)));
+            } else {
+                self.answers.push_back(completion);
+            }
+        }
+    }
+
     /// Whether the kernel has all that was pushed. While it has not, what is pushed names
     /// descriptors that must stay open.
     pub(super) fn is_submitted(&mut self) -> bool {
@@ -236,14 +368,9 @@ impl Ring {
 
     /// The next answer of this turn.
     pub(super) fn next(&mut self) -> Option<Answer> {
-        if self.left == 0 {
-            return None;
-        }
-        self.left -= 1;
-        let completion = self.ring.completion().next()?;
-        let result = completion.result();
+        let completion = self.answers.pop_front()?;
         let flags = completion.flags();
-        let result = usize::try_from(result).map_err(|_| -result);
+        let result = outcome(&completion);
         let length = result.unwrap_or(0);
         let received = cqueue::buffer_select(flags).and_then(|index| {
             self.provided
@@ -262,6 +389,16 @@ impl Ring {
         self.provided.give_back(part);
     }
 
+    /// How many receives that found no buffer may be begun again.
+    pub(super) fn receives_per_turn(&self) -> usize {
+        self.provided.receives_per_turn()
+    }
+
+    /// Takes note of a receive that found no buffer.
+    pub(super) fn starved(&mut self) {
+        self.provided.grow();
+    }
+
     fn push(&mut self, entry: &squeue::Entry, token: Token) {
         let entry = entry.clone().user_data(token.to_bits());
         loop {
@@ -274,6 +411,12 @@ impl Ring {
             let _ = self.ring.submit();
         }
     }
+}
+
+/// What the call would have returned.
+fn outcome(completion: &cqueue::Entry) -> Result<usize, i32> {
+    let result = completion.result();
+    usize::try_from(result).map_err(|_| -result)
 }
 
 /// Has a receive end after so many bytes (`optlen`, of which the crate does not know yet).
@@ -328,6 +471,9 @@ const RECEIVE_BYTES_MAX: u32 = BUFFER_BYTES as u32;
 /// Receives that go on by themselves give answers without submissions. Beyond the bound the kernel
 /// keeps answers until there is room, and ends such receives, which are begun again.
 const COMPLETIONS_PER_SUBMISSION: u32 = 4;
+
+/// Answers that are out of the ring and were not taken. Those beyond it stay where they are.
+const ANSWERS_MAX: usize = (SUBMISSIONS * COMPLETIONS_PER_SUBMISSION) as usize;
 
 /// How long the end of a ring may take.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);

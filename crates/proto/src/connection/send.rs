@@ -91,6 +91,24 @@ impl Connection {
         Ok(())
     }
 
+    /// Appends the header of a message in one frame whose payload follows as it is. False, and
+    /// nothing is appended, where it would not go as it is: a client masks it, and where
+    /// compression was agreed it may be compressed.
+    pub fn send_header(
+        &mut self,
+        opcode: Opcode,
+        payload_bytes: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, SendError> {
+        self.check_open()?;
+        if self.deflate.is_some() || self.mask_source.is_some() {
+            return Ok(false);
+        }
+        let lead = Lead::plain(FrameKind::Data(opcode), true);
+        frame::encode_header(lead, None, payload_bytes, out);
+        Ok(true)
+    }
+
     /// Appends a ping with at most 125 bytes.
     pub fn ping(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), SendError> {
         self.send_heartbeat(ControlKind::Ping, payload, out)

@@ -160,6 +160,14 @@ impl Connections {
             Completion::Failed { socket, error } => {
                 self.happened(socket, |session| session.on_failed(error), tell)
             }
+            Completion::Blocked { socket, bytes } => self.happened(
+                socket,
+                |session| {
+                    session.on_blocked(bytes);
+                    None
+                },
+                tell,
+            ),
             Completion::Sent {
                 socket,
                 buffer,

@@ -20,6 +20,8 @@ pub(crate) struct Connection {
     pub(crate) held: SessionMemory,
     /// Whether it is in the list of those to be flushed in this turn.
     pub(crate) is_dirty: bool,
+    /// Whether a message was sent to it since it was flushed.
+    pub(crate) was_sent_to: bool,
     /// Whether it is in the list of those that go on in the next turn.
     pub(crate) is_unread: bool,
 }
@@ -98,6 +100,7 @@ impl Connections {
             stage,
             held: SessionMemory::default(),
             is_dirty: false,
+            was_sent_to: false,
             is_unread: false,
         };
         let before = self.slots[index].replace(Box::new(connection));

@@ -352,17 +352,19 @@ impl Desk {
             return self.failed(place, Failure::DeadHandler);
         };
         let socket = connection.socket;
-        let send = |session: &mut Session| match fragment_bytes {
+        let is_first = !std::mem::replace(&mut connection.was_sent_to, true);
+        let send = |session: &mut Session, driver: &mut _| match fragment_bytes {
             1.. if payload.len() / fragment_bytes > 1 => {
                 session.send_fragmented(opcode, payload, fragment_bytes)
             }
+            _ if is_first => session.send_at_once(opcode, payload, driver),
             _ => session.send(opcode, payload),
         };
-        let mut sent = send(&mut connection.session);
+        let mut sent = send(&mut connection.session, driver);
         if matches!(sent, Err(SendError::QueueFull)) {
             // An open session stays open here; a failed write is a completion of a later turn.
             let _ = connection.session.flush(driver);
-            sent = send(&mut connection.session);
+            sent = send(&mut connection.session, driver);
         }
         match sent {
             Ok(()) => {

@@ -129,6 +129,7 @@ impl Desk {
             };
             if connection.session.is_open() {
                 connection.is_dirty = false;
+                connection.was_sent_to = false;
                 // An open session stays open here.
                 let _ = connection.session.flush(driver);
                 self.settled(socket);

@@ -438,6 +438,9 @@ impl Clients {
             Completion::Failed { socket, error } => {
                 self.of(socket, |session| drop(session.on_failed(error)));
             }
+            Completion::Blocked { socket, bytes } => {
+                self.of(socket, |session| session.on_blocked(bytes));
+            }
             Completion::Sent {
                 socket,
                 buffer,
