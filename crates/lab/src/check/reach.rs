@@ -2,7 +2,8 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use procfs::net::TcpState;
 use rustix::net::{AddressFamily, SocketType};
@@ -24,25 +25,55 @@ pub(super) fn backends_are_reached(stack: &RunningStack) -> Result<(), String> {
 /// of all addresses together each of them.
 pub(super) fn addresses_stay(stack: &RunningStack) -> Result<(), String> {
     let mut held = Vec::new();
-    let mut before = counts(stack)?;
+    let before = settled_counts(stack)?;
+    let mut new = Vec::new();
     for host in 1..=CONNECTIONS as u8 {
         let address = Ipv4Addr::new(127, 0, 0, host);
         held.push(open(stack, address)?);
         held.push(open(stack, address)?);
-        let after = counts(stack)?;
-        let new = before.iter().zip(&after);
-        if !new
-            .into_iter()
-            .all(|(before, after)| *after == *before || *after == before + 2)
-        {
+        new = new_counts(stack, &before, held.len())?;
+        if new.iter().any(|count| count % 2 != 0) {
             return Err(format!(
                 "two connections from {address} reached two servers: it is not sticky"
             ));
         }
-        before = after;
     }
     drop(held);
-    are_all_reached(&before)
+    are_all_reached(&new)
+}
+
+/// How many connections each of the servers has, once those that are about to end have ended.
+fn settled_counts(stack: &RunningStack) -> Result<Vec<usize>, String> {
+    let begin = Instant::now();
+    let mut before = counts(stack)?;
+    loop {
+        thread::sleep(LOOK);
+        let after = counts(stack)?;
+        if after == before || begin.elapsed() > PATIENCE {
+            return Ok(after);
+        }
+        before = after;
+    }
+}
+
+/// How many more there are than before on each, once they are `all` together. The table is read bit
+/// by bit while the connections of others come and go in it, so that one can be missing.
+fn new_counts(stack: &RunningStack, before: &[usize], all: usize) -> Result<Vec<usize>, String> {
+    let begin = Instant::now();
+    loop {
+        let new = counts(stack)?.into_iter().zip(before);
+        let new: Vec<usize> = new
+            .map(|(after, before)| after.saturating_sub(*before))
+            .collect();
+        let found: usize = new.iter().sum();
+        if found == all {
+            return Ok(new);
+        }
+        if begin.elapsed() > PATIENCE {
+            return Err(format!("of {all} connections {found} reached the servers"));
+        }
+        thread::sleep(LOOK);
+    }
 }
 
 fn are_all_reached(counts: &[usize]) -> Result<(), String> {
@@ -106,3 +137,4 @@ fn connect(address: &str, source: Ipv4Addr) -> io::Result<TcpStream> {
 /// More than one for each backend, as a proxy may choose at random where to begin.
 const CONNECTIONS: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(50);
