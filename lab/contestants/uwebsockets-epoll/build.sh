@@ -26,7 +26,7 @@ build() {
     gcc $flags -c "$source" -o "$objects/$(basename "$source").o"
   done
   g++ $flags -std=c++20 -c "$us/src/crypto/sni_tree.cpp" -o "$objects/sni_tree.o"
-  g++ $flags -std=c++20 -DUWS_NO_ZLIB -DLIBRARY="\"$library\"" -DVERSION="\"$version\"" \
+  g++ $flags -std=c++20 -DUWS_NO_ZLIB -DVERSION="\"$version\"" \
     -I"$uws/src" server.cpp "$objects"/*.o "$@" -pthread -o "$installed/server-$library"
   gcc $flags -c "$uws/benchmarks/load_test.c" -o "$installed/load_test.o"
   g++ $flags "$installed/load_test.o" "$objects"/*.o "$@" -pthread -o "$installed/load_test"

@@ -51,7 +51,7 @@ template <typename App> void serve(App app) {
 
 int main(int argc, char **argv) {
   if (argc == 2 && !std::strcmp(argv[1], "--version")) {
-    std::puts("libuwebsockets-sys " VERSION " with " LIBRARY);
+    std::puts("libuwebsockets-sys " VERSION);
     return 0;
   }
   address = std::getenv("ADDRESS");
