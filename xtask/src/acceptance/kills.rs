@@ -182,17 +182,21 @@ fn said(run: &Value, victim: Victim) -> Option<String> {
             let partial = run.pointer("/environment/notes/partial")?;
             return partial.as_str().map(str::to_owned);
         }
-        Victim::Server => "moonwire: ",
-        Victim::Proxy => "nginx: ",
+        Victim::Server => "moonwire",
+        Victim::Proxy => "nginx",
     };
     let cells = run["cells"].as_array()?;
-    let of_cell = |cell: &Value| {
+    cells.iter().find_map(|cell| {
         let died = cell.pointer("/server/died").and_then(Value::as_str);
-        let early = cell["ended_early"].as_str();
-        died.or(early).map(str::to_owned)
-    };
-    let sentence = cells.iter().find_map(of_cell)?;
-    sentence.starts_with(name).then_some(sentence)
+        let sentence = died.or(cell["ended_early"].as_str())?;
+        // Where there is only one server, the cell is called after it.
+        let who = match sentence.starts_with("the server process") {
+            true => cell["contestant"].as_str()?,
+            false => sentence,
+        };
+        let who = who.split([':', '/']).next();
+        (who == Some(name)).then(|| sentence.to_owned())
+    })
 }
 
 /// Whether this is the command line of the proxy. Those of the servers behind it name a folder that
