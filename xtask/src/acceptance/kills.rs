@@ -188,7 +188,7 @@ fn said(run: &Value, victim: Victim) -> Option<String> {
     let cells = run["cells"].as_array()?;
     cells.iter().find_map(|cell| {
         let died = cell.pointer("/server/died").and_then(Value::as_str);
-        let sentence = died.or(cell["ended_early"].as_str())?;
+        let sentence = died.or_else(|| cell["ended_early"].as_str())?;
         // Where there is only one server, the cell is called after it.
         let who = match sentence.starts_with("the server process") {
             true => cell["contestant"].as_str()?,
