@@ -1,5 +1,5 @@
 # Builds server.cpp with uWebSockets from source, with the flags of its own makefiles: twice, with
-# the OpenSSL of the system and with BoringSSL. Its load_test is built as well.
+# the OpenSSL of the system and with BoringSSL. Its load_test is built as well, once.
 #
 # sh build.sh INSTALLED
 set -eu
@@ -28,9 +28,12 @@ build() {
   g++ $flags -std=c++20 -c "$us/src/crypto/sni_tree.cpp" -o "$objects/sni_tree.o"
   g++ $flags -std=c++20 -DUWS_NO_ZLIB -DVERSION="\"$version\"" \
     -I"$uws/src" server.cpp "$objects"/*.o "$@" -pthread -o "$installed/server-$library"
-  gcc $flags -c "$uws/benchmarks/load_test.c" -o "$installed/load_test.o"
-  g++ $flags "$installed/load_test.o" "$objects"/*.o "$@" -pthread -o "$installed/load_test"
-  rm -r "$objects" "$installed/load_test.o"
+  if [ "$library" = openssl ]; then
+    gcc $flags -c "$uws/benchmarks/load_test.c" -o "$installed/load_test.o"
+    g++ $flags "$installed/load_test.o" "$objects"/*.o "$@" -pthread -o "$installed/load_test"
+    rm "$installed/load_test.o"
+  fi
+  rm -r "$objects"
 }
 
 build openssl "" -lssl -lcrypto

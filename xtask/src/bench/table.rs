@@ -186,6 +186,8 @@ fn spread(mut ratios: Vec<f64>) -> String {
     ratios.sort_by(f64::total_cmp);
     match ratios.as_slice() {
         [] => String::new(),
+        // It was not measured.
+        ratios if ratios.iter().any(|ratio| ratio.is_nan()) => "-".to_owned(),
         [least, ..] => {
             let most = ratios.last().copied().unwrap_or(*least);
             format!("{:.2} [{least:.2}, {most:.2}]", median(ratios.clone()))

@@ -1,6 +1,8 @@
 //! What becomes of bytes whose end nobody waits for.
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread::JoinHandle;
 
 use super::drivers::{World, look, next, pair, world};
 use crate::driver::{Completion, Driver, SocketId, Submission};
@@ -16,6 +18,15 @@ fn piece(number: usize) -> Vec<u8> {
 
 fn pieces(count: usize) -> Vec<u8> {
     (0..count).flat_map(piece).collect()
+}
+
+/// Reads so many bytes on a thread of its own, which gives the peer back with them.
+fn read(mut peer: TcpStream, length: usize) -> JoinHandle<(Vec<u8>, TcpStream)> {
+    std::thread::spawn(move || {
+        let mut received = vec![0; length];
+        peer.read_exact(&mut received).unwrap();
+        (received, peer)
+    })
 }
 
 /// Whether the buffer is in flight, told of at once or at the end of the turn.
@@ -69,24 +80,20 @@ fn a_post_that_does_not_fit_is_in_flight_and_loses_nothing(on: DriverChoice) {
     let World {
         mut driver,
         socket,
-        mut peer,
+        peer,
         ..
     } = world(on);
     let count = fill(&mut driver, socket);
     assert!(driver.untaken_bytes(socket) > 0);
     let sent = pieces(count);
-    let reader = std::thread::spawn(move || {
-        let mut received = vec![0; sent.len()];
-        peer.read_exact(&mut received).unwrap();
-        assert!(received == sent);
-        peer
-    });
+    let reader = read(peer, sent.len());
     let told = next(&mut driver);
     assert!(
         matches!(&told, Completion::Sent { socket: of, result: Ok(()), .. } if *of == socket),
         "{told:?}"
     );
-    let mut peer = reader.join().unwrap();
+    let (received, mut peer) = reader.join().unwrap();
+    assert!(received == sent);
     // And it goes on.
     let after = driver.post(socket, b"after".to_vec());
     assert!(!is_in_flight(&mut driver, &after));
@@ -103,7 +110,7 @@ fn what_is_sent_behind_a_full_socket_comes_after_it(on: DriverChoice) {
         let World {
             mut driver,
             socket,
-            mut peer,
+            peer,
             ..
         } = world(on);
         let mut sent = Vec::new();
@@ -124,19 +131,14 @@ fn what_is_sent_behind_a_full_socket_comes_after_it(on: DriverChoice) {
                 sent.extend(b"behind");
             }
         }
-        let length = sent.len();
-        let reader = std::thread::spawn(move || {
-            let mut received = vec![0; length];
-            peer.read_exact(&mut received).unwrap();
-            received
-        });
+        let reader = read(peer, sent.len());
         while !reader.is_finished() {
             // It wakes by itself when there is something to go on with, and when all is read.
             let soon = driver.now() + std::time::Duration::from_millis(100);
             driver.wait(Some(soon)).unwrap();
             while driver.next().is_some() {}
         }
-        assert!(reader.join().unwrap() == sent, "after {before}");
+        assert!(reader.join().unwrap().0 == sent, "after {before}");
     }
 }
 
@@ -183,7 +185,7 @@ fn more_may_be_sent_before_it_is_told_that_there_is_no_room(on: DriverChoice) {
     let World {
         mut driver,
         socket,
-        mut peer,
+        peer,
         ..
     } = world(on);
     let mut sent = Vec::new();
@@ -204,12 +206,7 @@ fn more_may_be_sent_before_it_is_told_that_there_is_no_room(on: DriverChoice) {
         }
         while driver.next().is_some() {}
     }
-    let length = sent.len();
-    let reader = std::thread::spawn(move || {
-        let mut received = vec![0; length];
-        peer.read_exact(&mut received).unwrap();
-        (received, peer)
-    });
+    let reader = read(peer, sent.len());
     let told = next(&mut driver);
     assert!(
         matches!(&told, Completion::Sent { socket: of, result: Ok(()), .. } if *of == socket),
@@ -253,7 +250,7 @@ fn a_connection_detaches_with_what_was_posted_in_vain(on: DriverChoice) {
             peer.read_to_end(&mut received).unwrap();
             received
         });
-        let mut rest = std::net::TcpStream::from(fd);
+        let mut rest = TcpStream::from(fd);
         rest.write_all(&unsent).unwrap();
         drop(rest);
         assert!(reader.join().unwrap() == sent, "after {before}");
